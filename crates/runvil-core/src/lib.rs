@@ -1,0 +1,20 @@
+//! Records, message lists, checks, composing and the tool loop of a conversation.
+
+mod check;
+mod compose;
+pub mod error;
+pub mod failure;
+pub mod json;
+pub mod judge;
+pub mod ledger;
+pub mod list;
+mod pairing;
+pub mod precheck;
+pub mod quote;
+pub mod record;
+pub mod reply;
+pub mod request;
+pub mod role;
+mod seen;
+mod sequence;
+mod wire;

@@ -1,0 +1,237 @@
+//! How a record is written down: the JSON of the message a model receives for it.
+//!
+//! `{"role":R,"content":C,"tool_calls":[…],"tool_call_id":ID}`, the last two only when the record has them, compact and
+//! in canonical form. A part is `{"type":"text","text":T}` or `{"type":"image_url","image_url":{"url":U}}`; a call is
+//! `{"id":ID,"type":"function","function":{"name":N,"arguments":A}}` with the arguments as JSON text.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::json::string::push_escaped;
+use crate::role::Role;
+
+pub(crate) const CALLS_KEY: &str = ",\"tool_calls\":";
+pub(crate) const CALL_ID_KEY: &str = ",\"tool_call_id\":";
+pub(crate) const TEXT_PART_OPEN: &str = "{\"type\":\"text\",\"text\":\"";
+pub(crate) const TEXT_PART_CLOSE: &str = "\"}";
+const IMAGE_PART_OPEN: &str = "{\"type\":\"image_url\",\"image_url\":{\"url\":\"";
+const IMAGE_PART_CLOSE: &str = "\"}}";
+pub(crate) const CALL_OPEN: &str = "{\"id\":\"";
+const CALL_NAME: &str = "\",\"type\":\"function\",\"function\":{\"name\":\"";
+const CALL_ARGUMENTS: &str = "\",\"arguments\":\"";
+const CALL_CLOSE: &str = "\"}}";
+
+/// Everything before the content.
+pub(crate) const fn opening(role: Role) -> &'static str {
+    match role {
+        Role::System => "{\"role\":\"system\",\"content\":",
+        Role::User => "{\"role\":\"user\",\"content\":",
+        Role::Assistant => "{\"role\":\"assistant\",\"content\":",
+        Role::Tool => "{\"role\":\"tool\",\"content\":",
+    }
+}
+
+/// How the content is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A string without any escape: its JSON is its text.
+    Verbatim,
+    /// A string with escapes.
+    Escaped,
+    /// An array of parts.
+    Parts,
+}
+
+/// A message while it is written, and the numbers that a record keeps about it.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) role: Role,
+    pub(crate) form: Form,
+    /// Where the content ends, from the message's first byte.
+    pub(crate) content_end: usize,
+    /// Where the tool calls end; the content's end when there are none.
+    pub(crate) calls_end: usize,
+    /// How many tool calls there are.
+    pub(crate) call_count: usize,
+    /// Bytes of the content's text, escapes resolved, images aside.
+    pub(crate) text_bytes: usize,
+    start: usize,
+}
+
+impl Draft {
+    /// Begins a message at the end of `out`.
+    pub(crate) fn begin(out: &mut String, role: Role) -> Self {
+        let start = out.len();
+        out.push_str(opening(role));
+        Self { role, form: Form::Verbatim, content_end: 0, calls_end: 0, call_count: 0, text_bytes: 0, start }
+    }
+
+    fn end_content(&mut self, out: &str) {
+        self.content_end = out.len() - self.start;
+        self.calls_end = self.content_end;
+    }
+
+    /// Writes string content.
+    pub(crate) fn text(&mut self, out: &mut String, text: &str) {
+        out.push('"');
+        if push_escaped(out, text) {
+            self.form = Form::Escaped;
+        }
+        out.push('"');
+        self.text_bytes = text.len();
+        self.end_content(out);
+    }
+
+    /// Writes string content that is canonical already and says `text_bytes` bytes.
+    pub(crate) fn canonical_text(&mut self, out: &mut String, inside: &str, text_bytes: usize) {
+        out.push('"');
+        out.push_str(inside);
+        out.push('"');
+        if text_bytes != inside.len() {
+            self.form = Form::Escaped;
+        }
+        self.text_bytes = text_bytes;
+        self.end_content(out);
+    }
+
+    /// Begins the next part.
+    fn part(&mut self, out: &mut String) {
+        out.push(if self.form == Form::Parts { ',' } else { '[' });
+        self.form = Form::Parts;
+    }
+
+    pub(crate) fn text_part(&mut self, out: &mut String, text: &str) {
+        self.part(out);
+        out.push_str(TEXT_PART_OPEN);
+        push_escaped(out, text);
+        out.push_str(TEXT_PART_CLOSE);
+        self.text_bytes += text.len();
+    }
+
+    pub(crate) fn image_part(&mut self, out: &mut String, url: &str) {
+        self.part(out);
+        out.push_str(IMAGE_PART_OPEN);
+        push_escaped(out, url);
+        out.push_str(IMAGE_PART_CLOSE);
+    }
+
+    /// Ends the array of parts, of which there is at least one.
+    pub(crate) fn end_parts(&mut self, out: &mut String) {
+        out.push(']');
+        self.end_content(out);
+    }
+
+    /// Writes one more tool call; `arguments` is canonical JSON text of an object.
+    pub(crate) fn call(&mut self, out: &mut String, id: &str, name: &str, arguments: &str) {
+        if self.call_count == 0 {
+            out.push_str(CALLS_KEY);
+            out.push('[');
+        } else {
+            out.push(',');
+        }
+        self.call_count += 1;
+        push_call(out, id, name, arguments);
+    }
+
+    /// Ends the tool calls, if there are any.
+    pub(crate) fn end_calls(&mut self, out: &mut String) {
+        if self.call_count > 0 {
+            out.push(']');
+            self.calls_end = out.len() - self.start;
+        }
+    }
+
+    /// Writes the id of the answered call, if there is one, and ends the message.
+    pub(crate) fn finish(&self, out: &mut String, tool_call_id: Option<&str>) {
+        if let Some(id) = tool_call_id {
+            out.push_str(CALL_ID_KEY);
+            out.push('"');
+            push_escaped(out, id);
+            out.push('"');
+        }
+        out.push('}');
+    }
+
+    /// The message's length so far.
+    pub(crate) fn len(&self, out: &str) -> usize {
+        out.len() - self.start
+    }
+}
+
+/// The serialized form of a tool call, which is what it counts in the estimate: the call as it is sent.
+fn push_call(out: &mut String, id: &str, name: &str, arguments: &str) {
+    out.push_str(CALL_OPEN);
+    push_escaped(out, id);
+    out.push_str(CALL_NAME);
+    push_escaped(out, name);
+    out.push_str(CALL_ARGUMENTS);
+    push_escaped(out, arguments);
+    out.push_str(CALL_CLOSE);
+}
+
+/// Bytes of all calls in their serialized form, given the array that holds them.
+pub(crate) fn serialized_call_bytes(array: &str, call_count: usize) -> usize {
+    // The brackets and the commas between the calls are no part of a call.
+    array.len().saturating_sub(call_count + 1)
+}
+
+/// One call in the array of calls, each piece as it stands there, escapes included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawCall<'a> {
+    pub(crate) id: &'a str,
+    /// Where the id is in the array.
+    pub(crate) id_start: usize,
+    pub(crate) name: &'a str,
+    pub(crate) arguments: &'a str,
+}
+
+/// The calls of an array that [`Draft::call`] wrote.
+#[derive(Debug, Clone)]
+pub(crate) struct RawCalls<'a> {
+    array: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> RawCalls<'a> {
+    /// `array` with its brackets, or nothing.
+    pub(crate) fn new(array: &'a str) -> Self {
+        Self { array, rest: array.get(1..).unwrap_or("") }
+    }
+}
+
+impl<'a> Iterator for RawCalls<'a> {
+    type Item = RawCall<'a>;
+
+    fn next(&mut self) -> Option<RawCall<'a>> {
+        let rest = self.rest.strip_prefix(',').unwrap_or(self.rest);
+        let rest = rest.strip_prefix(CALL_OPEN)?;
+        let id_start = self.array.len() - rest.len();
+        let (id, rest) = split_string(rest)?;
+        let (name, rest) = split_string(rest.strip_prefix(CALL_NAME)?)?;
+        let (arguments, rest) = split_string(rest.strip_prefix(CALL_ARGUMENTS)?)?;
+        self.rest = rest.strip_prefix(CALL_CLOSE)?;
+        Some(RawCall { id, id_start, name, arguments })
+    }
+}
+
+/// Splits text that starts inside a JSON string before the string's closing quote.
+fn split_string(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes[at] == b'"' {
+            return Some(text.split_at(at));
+        }
+        at += 2;
+    }
+}
+
+/// A value as canonical JSON text.
+pub(crate) fn compact(value: &Value) -> String {
+    let mut text = String::new();
+    // `Value` prints itself compactly, and printing into a `String` cannot fail.
+    let _ = write!(text, "{value}");
+    text
+}

@@ -1,0 +1,12 @@
+//! The conversation core through its public interface.
+
+mod compose;
+mod cost;
+mod edit;
+mod judge;
+mod model;
+mod pairing;
+mod precheck;
+mod properties;
+mod record;
+mod support;

@@ -1,0 +1,140 @@
+//! The rules a second time, as plainly as they can be put, to compare the library with.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+/// The wire message of one record.
+fn message(record: &Value) -> Value {
+    let mut message = json!({"role": record["role"], "content": record["content"]});
+    if let Some(calls) = record["tool_calls"].as_array() {
+        message["tool_calls"] = calls
+            .iter()
+            .map(|call| {
+                let arguments = call["arguments"].to_string();
+                json!({"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}})
+            })
+            .collect();
+    }
+    if let Some(id) = record.get("tool_call_id") {
+        message["tool_call_id"] = id.clone();
+    }
+    message
+}
+
+fn as_parts(content: &Value) -> Vec<Value> {
+    match content {
+        Value::Array(parts) => parts.clone(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        text => vec![json!({"type": "text", "text": text})],
+    }
+}
+
+fn joined(role: &str, left: &Value, right: &Value) -> Value {
+    let separator = if role == "assistant" { "" } else { "\n\n" };
+    match (left, right) {
+        (Value::String(left), Value::String(right)) => {
+            if role != "system" && left.is_empty() {
+                json!(right)
+            } else if role != "system" && right.is_empty() {
+                json!(left)
+            } else {
+                json!(format!("{left}{separator}{right}"))
+            }
+        }
+        _ => {
+            let mut parts = as_parts(left);
+            if !separator.is_empty() {
+                parts.push(json!({"type": "text", "text": separator}));
+            }
+            parts.extend(as_parts(right));
+            json!(parts)
+        }
+    }
+}
+
+/// The composed messages: a left fold over the records.
+pub(crate) fn compose(records: &[Value]) -> Vec<Value> {
+    let mut messages: Vec<Value> = Vec::new();
+    for record in records {
+        let next = message(record);
+        match messages.last_mut() {
+            Some(last)
+                if last["role"] == next["role"] && next["role"] != "tool" && last.get("tool_calls").is_none() =>
+            {
+                let role = next["role"].as_str().unwrap_or_default().to_owned();
+                last["content"] = joined(&role, &last["content"], &next["content"]);
+                if let Some(calls) = next.get("tool_calls") {
+                    last["tool_calls"] = calls.clone();
+                }
+            }
+            _ => messages.push(next),
+        }
+    }
+    messages
+}
+
+/// The estimate, from the composed messages.
+pub(crate) fn estimate(messages: &[Value]) -> u64 {
+    let mut bytes = 0;
+    for message in messages {
+        bytes += match &message["content"] {
+            Value::String(text) => text.len(),
+            Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).map(str::len).sum(),
+            _ => 0,
+        };
+        if let Some(calls) = message["tool_calls"].as_array() {
+            bytes += calls.iter().map(|call| call.to_string().len()).sum::<usize>();
+        }
+    }
+    bytes as u64 / 4 + 4 * messages.len() as u64
+}
+
+/// The first rule that the list breaks, as `CODE@POSITION id`.
+pub(crate) fn check(records: &[Value]) -> Result<(), String> {
+    let leading = records.iter().take_while(|record| record["role"] == "system").count();
+    if leading > 1
+        && let Some(index) = records[..leading].iter().position(|record| record["content"].is_array())
+    {
+        return Err(format!("X1@{} -", index + 1));
+    }
+    let mut seen = HashSet::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut caller = 0;
+    for (index, record) in records.iter().enumerate() {
+        let position = index + 1;
+        let calls = record["tool_calls"].as_array();
+        if calls.is_some() && record["role"] != "assistant" {
+            return Err(format!("X2@{position} -"));
+        }
+        if record["role"] == "tool" {
+            let id = record["tool_call_id"].as_str().unwrap_or_default();
+            let Some(place) = open.iter().position(|waiting| waiting == id) else {
+                return Err(format!("X5@{position} {id}"));
+            };
+            open.remove(place);
+            continue;
+        }
+        if let Some(id) = open.first() {
+            return Err(format!("X4@{caller} {id}"));
+        }
+        for call in calls.into_iter().flatten() {
+            let id = call["id"].as_str().unwrap_or_default();
+            if !seen.insert(id.to_owned()) {
+                return Err(format!("X3@{position} {id}"));
+            }
+            open.push(id.to_owned());
+            caller = position;
+        }
+    }
+    match open.first() {
+        Some(id) => Err(format!("X4@{caller} {id}")),
+        None => Ok(()),
+    }
+}
+
+/// The position, from 1, of the first system record behind another one.
+pub(crate) fn late_system(records: &[Value]) -> Option<usize> {
+    let leading = records.iter().take_while(|record| record["role"] == "system").count();
+    records.iter().skip(leading).position(|record| record["role"] == "system").map(|index| leading + index + 1)
+}

@@ -1,0 +1,1 @@
+//! Runs a prompt document as a state machine that asks for effects.

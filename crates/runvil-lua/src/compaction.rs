@@ -1,0 +1,112 @@
+//! Compactions: the `compactors` table, `models.compact`, and a loop's call of its compactor.
+
+use mlua::{Lua, MultiValue, Value};
+use runvil_core::list::Snapshot;
+
+use crate::error_value::{raise, refuse};
+use crate::failure::Failure;
+use crate::messages::broken;
+use crate::names::type_name;
+use crate::request::Request;
+use crate::section::{Running, Section, lock};
+
+/// A compaction under way: what to put back when it fails.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    pub(crate) snapshot: Snapshot,
+}
+
+/// `compactors.fail(reason)`: always raises.
+pub(crate) fn fail(reason: &Value) -> mlua::Error {
+    match reason {
+        Value::String(reason) => raise(Failure::ContextExhausted { reason: reason.to_string_lossy() }),
+        other => refuse(format!("reason must be a string, got {}", type_name(other))),
+    }
+}
+
+/// `compactors.clear`: empties the list.
+pub(crate) fn clear(section: &Section) -> mlua::Result<()> {
+    if !section.running().is_compactor() {
+        return Err(refuse(
+            "compactors.clear works only inside a compactor; empty messages with models.compact(compactors.clear, \
+             reason)",
+        ));
+    }
+    section.list().clear();
+    Ok(())
+}
+
+/// `models.compact(compactor, reason)`: the checks of its arguments, in their order, then the snapshot.
+pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(Value, Value)> {
+    if arguments.len() > 2 {
+        return Err(refuse("models.compact takes (compactor, reason)"));
+    }
+    let compactor = arguments.get(0).cloned().unwrap_or(Value::Nil);
+    let reason = arguments.get(1).cloned().unwrap_or(Value::Nil);
+    if !matches!(compactor, Value::Function(_)) {
+        return Err(refuse(format!("compactor must be a function, got {}", type_name(&compactor))));
+    }
+    if !matches!(reason, Value::String(_)) {
+        return Err(refuse(format!("reason must be a string, got {}", type_name(&reason))));
+    }
+    if section.running() != Running::Nothing {
+        return Err(refuse(
+            "models.compact cannot start while a loop or a compactor is running in this section",
+        ));
+    }
+    enter(section, Running::Compactor);
+    Ok((compactor, reason))
+}
+
+/// Takes the snapshot and lets `replace` work.
+pub(crate) fn enter(section: &Section, running: Running) {
+    *lock(&section.compaction) = Some(Compaction { snapshot: section.list().snapshot() });
+    section.set_running(running);
+}
+
+/// Ends `models.compact`: keeps what the compactor left, or puts the records back. Gives the value to raise, when there
+/// is one.
+pub(crate) fn finish(
+    lua: &Lua,
+    section: &Section,
+    returned: bool,
+    raised: Value,
+) -> mlua::Result<(bool, Value)> {
+    section.set_running(Running::Nothing);
+    let Some(compaction) = lock(&section.compaction).take() else { return Ok((true, Value::Nil)) };
+    if !returned {
+        section.list().restore(compaction.snapshot);
+        return Ok((false, raised_value(lua, section, raised)?));
+    }
+    let checked = section.list().check();
+    if let Err(error) = checked {
+        section.list().restore(compaction.snapshot);
+        return Err(broken(&error));
+    }
+    Ok((true, Value::Nil))
+}
+
+/// Ends a compactor that a loop called. When it returned, the Engine judges the list it left; when it raised, the
+/// records are put back, the loop has ended, and the value to raise is given.
+pub(crate) fn finish_in_loop(
+    lua: &Lua,
+    section: &Section,
+    returned: bool,
+    raised: Value,
+) -> mlua::Result<(bool, Value)> {
+    if returned {
+        section.set_running(Running::Loop);
+        section.ask(Request::Compacted);
+        return Ok((true, Value::Nil));
+    }
+    section.set_running(Running::Nothing);
+    if let Some(compaction) = lock(&section.compaction).take() {
+        section.list().restore(compaction.snapshot);
+    }
+    Ok((false, raised_value(lua, section, raised)?))
+}
+
+/// The value a compactor raised, as `pcall` would give it; untouched while the run is being cancelled.
+fn raised_value(lua: &Lua, section: &Section, raised: Value) -> mlua::Result<Value> {
+    if section.is_cancelled() { Ok(raised) } else { section.errors.normalize(lua, raised) }
+}

@@ -1,0 +1,3 @@
+//! What differs from dialect to dialect: one file each.
+
+pub(crate) mod runvil;

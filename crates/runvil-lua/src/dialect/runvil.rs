@@ -1,0 +1,181 @@
+//! The globals of a `runvil: 0` document.
+
+use std::sync::Arc;
+
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+
+use crate::json::{Nulls, from_json};
+use crate::messages::Messages;
+use crate::sandbox::Base;
+use crate::section::{Anchors, Section};
+use crate::{compaction, host_calls, library, model_calls};
+
+/// The names of the host's globals: those that read as ordinary globals, then those that refuse assignment.
+#[cfg(test)]
+pub(crate) const GLOBALS: [&str; 15] = [
+    "args",
+    "sys",
+    "var",
+    "log",
+    "user_input",
+    "untrusted",
+    "models",
+    "compactors",
+    "call",
+    "jump",
+    "list_from_section",
+    "json",
+    "require",
+    "messages",
+    "argv",
+];
+
+struct Installer<'a> {
+    lua: &'a Lua,
+    section: &'a Arc<Section>,
+    native: &'a Table,
+}
+
+impl Installer<'_> {
+    /// A function that gets the section and all its arguments.
+    fn function<R, F>(&self, call: F) -> mlua::Result<Function>
+    where
+        R: mlua::IntoLuaMulti,
+        F: Fn(&Lua, &Arc<Section>, &MultiValue) -> mlua::Result<R> + Send + 'static,
+    {
+        let section = Arc::clone(self.section);
+        self.lua.create_function(move |lua, arguments: MultiValue| call(lua, &section, &arguments))
+    }
+
+    /// The shim of a suspending call, made by the prelude's factory of this name.
+    fn shim(&self, factory: &str, parts: impl mlua::IntoLuaMulti) -> mlua::Result<Function> {
+        self.native.raw_get::<Function>(factory)?.call(parts)
+    }
+}
+
+/// Installs every host global of a section VM.
+pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Result<()> {
+    let globals = lua.globals();
+    let Base { native, hidden, behind } = base;
+    let installer = Installer { lua, section, native: &native };
+
+    let messages = lua.create_userdata(Messages(Arc::clone(section)))?;
+    hidden.raw_set("messages", messages)?;
+    let compactors = compactors(&installer)?;
+    globals.raw_set("compactors", &compactors)?;
+    let handle_methods = lua.create_table()?;
+    globals.raw_set("models", models(&installer, &handle_methods)?)?;
+
+    let var_data = match from_json(lua, section, &section.params.var, Nulls::Keep)? {
+        Value::Table(table) => table,
+        _ => lua.create_table()?,
+    };
+    let var: Table = native.raw_get::<Function>("guard_var")?.call(&var_data)?;
+    globals.raw_set("var", &var)?;
+    let fields = lua.create_table_with_capacity(0, section.params.sys.len())?;
+    for (name, value) in &section.params.sys {
+        fields.raw_set(*name, from_json(lua, section, value, Nulls::Nil)?)?;
+    }
+    globals.raw_set("sys", native.raw_get::<Function>("seal_sys")?.call::<Table>(fields)?)?;
+    globals.raw_set("args", section.params.args.as_str())?;
+    arguments(lua, section, &native, &globals, &hidden)?;
+
+    globals.raw_set("log", installer.function(|_, section, arguments| host_calls::log(section, arguments))?)?;
+    globals.raw_set("untrusted", installer.function(|lua, section, arguments| host_calls::untrusted(lua, section, arguments))?)?;
+    if section.environment.ui.is_some() {
+        globals.raw_set("ui", installer.function(|lua, section, _| host_calls::ui(lua, section))?)?;
+    }
+    globals.raw_set(
+        "jump",
+        installer.function(|_, section, arguments| Err::<(), _>(host_calls::jump(section, arguments)))?,
+    )?;
+    globals.raw_set(
+        "list_from_section",
+        installer.function(|lua, section, arguments| host_calls::list_from_section(lua, section, arguments))?,
+    )?;
+    let begin = installer.function(|lua, section, arguments| host_calls::begin_call(lua, section, arguments))?;
+    globals.raw_set("call", installer.shim("suspending", begin)?)?;
+    let begin = installer.function(|_, section, arguments| host_calls::begin_user_input(section, arguments))?;
+    globals.raw_set("user_input", installer.shim("suspending", begin)?)?;
+    globals.raw_set("json", json(&installer)?)?;
+    globals.raw_set("require", require(&installer)?)?;
+
+    let anchors = Anchors { compactors, handle_methods, behind, hidden, var, var_data };
+    let _ = section.anchors.set(anchors);
+    Ok(())
+}
+
+/// `argv`: an ordinary global in the H1 pass, frozen everywhere else.
+fn arguments(
+    lua: &Lua,
+    section: &Arc<Section>,
+    native: &Table,
+    globals: &Table,
+    hidden: &Table,
+) -> mlua::Result<()> {
+    let Some(argv) = &section.params.argv else { return Ok(()) };
+    if section.params.is_h1 {
+        return globals.raw_set("argv", from_json(lua, section, argv, Nulls::Keep)?);
+    }
+    let value = match from_json(lua, section, argv, Nulls::Nil)? {
+        Value::Table(data) => Value::Table(native.raw_get::<Function>("guard_argv")?.call(data)?),
+        scalar => scalar,
+    };
+    hidden.raw_set("argv", value)
+}
+
+fn compactors(installer: &Installer<'_>) -> mlua::Result<Table> {
+    let table = installer.lua.create_table()?;
+    table.raw_set(
+        "fail",
+        installer.lua.create_function(|_, reason: Value| Err::<(), _>(compaction::fail(&reason)))?,
+    )?;
+    table.raw_set("clear", installer.function(|_, section, _| compaction::clear(section))?)?;
+    Ok(table)
+}
+
+fn models(installer: &Installer<'_>, handle_methods: &Table) -> mlua::Result<Table> {
+    let table = installer.lua.create_table()?;
+    table.raw_set("use", installer.function(|lua, section, arguments| model_calls::select(lua, section, arguments))?)?;
+    table.raw_set(
+        "default",
+        installer.function(|lua, section, arguments| model_calls::set_default(lua, section, arguments))?,
+    )?;
+    table.raw_set("get", installer.function(|lua, section, arguments| model_calls::get(lua, section, arguments))?)?;
+    let begin = installer.function(|_, section, arguments| model_calls::begin_infer(section, arguments))?;
+    table.raw_set("infer", installer.shim("suspending", begin)?)?;
+    let begin = installer.function(|_, section, arguments| model_calls::begin_handle_infer(section, arguments))?;
+    handle_methods.raw_set("infer", installer.shim("suspending", begin)?)?;
+    let begin = installer.function(|_, section, arguments| model_calls::begin_loop(section, arguments))?;
+    table.raw_set("loop", installer.shim("looping", begin)?)?;
+    let begin = installer.function(|_, section, arguments| model_calls::begin_handle_loop(section, arguments))?;
+    handle_methods.raw_set("loop", installer.shim("looping", begin)?)?;
+    let begin = installer.function(|_, section, arguments| compaction::begin(section, arguments))?;
+    let section = Arc::clone(installer.section);
+    let finish = installer.lua.create_function(move |lua, (returned, raised): (bool, Value)| {
+        compaction::finish(lua, &section, returned, raised)
+    })?;
+    table.raw_set("compact", installer.shim("compacting", (begin, finish))?)?;
+    Ok(table)
+}
+
+fn json(installer: &Installer<'_>) -> mlua::Result<Table> {
+    let table = installer.lua.create_table()?;
+    table.raw_set("encode", installer.function(|lua, section, arguments| host_calls::encode(lua, section, arguments))?)?;
+    table.raw_set("decode", installer.function(|lua, section, arguments| host_calls::decode(lua, section, arguments))?)?;
+    table.raw_set("array", installer.function(|lua, section, arguments| host_calls::array(lua, section, arguments))?)?;
+    table.raw_set("null", Value::NULL)?;
+    Ok(table)
+}
+
+fn require(installer: &Installer<'_>) -> mlua::Result<Function> {
+    let begin = installer.function(|_, section, arguments| library::begin(section, arguments))?;
+    let compile = installer.lua.create_function(|lua, (name, source): (LuaString, LuaString)| {
+        library::compile(lua, &name.to_string_lossy(), &source.as_bytes())
+    })?;
+    let section = Arc::clone(installer.section);
+    let finish = installer.lua.create_function(move |lua, (name, returned, result): (String, bool, Value)| {
+        library::finish(lua, &section, name, returned, result)
+    })?;
+    installer.shim("requiring", (begin, compile, finish))
+}

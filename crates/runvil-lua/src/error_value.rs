@@ -1,0 +1,145 @@
+//! Error values: the tables that `pcall` gives for every failure of the host or the runtime.
+
+use std::sync::Mutex;
+
+use mlua::{Lua, Table, Value};
+
+use crate::failure::Failure;
+use crate::section::lock;
+
+/// Makes, recognises and remembers error values of one section VM.
+#[derive(Debug)]
+pub(crate) struct ErrorValues {
+    metatable: Table,
+    list_mark: Table,
+    /// The value made last, for as long as no other suspending call began: raised again it counts as never caught.
+    latest: Mutex<Option<(Table, Failure)>>,
+}
+
+/// The text Lua raises, as a plain string, when an allocation inside its own code fails.
+const LUA_MEMORY_ERROR: &[u8] = b"not enough memory";
+
+impl ErrorValues {
+    pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
+        let metatable = lua.create_table()?;
+        let text = lua.create_function(|_, value: Table| value.raw_get::<Value>("message"))?;
+        metatable.raw_set("__tostring", text)?;
+        let concat = lua.create_function(|lua, (left, right): (Value, Value)| {
+            let mut joined = text_of(&left)?;
+            joined.extend_from_slice(&text_of(&right)?);
+            lua.create_string(joined)
+        })?;
+        metatable.raw_set("__concat", concat)?;
+        metatable.raw_set("__metatable", "error value")?;
+        Ok(Self { metatable, list_mark: lua.create_table()?, latest: Mutex::default() })
+    }
+
+    pub(crate) fn list_mark(&self) -> &Table {
+        &self.list_mark
+    }
+
+    /// From now on a failure raised again is classified by its fields alone.
+    pub(crate) fn forget(&self) {
+        *lock(&self.latest) = None;
+    }
+
+    /// The error value of a failure.
+    pub(crate) fn make(&self, lua: &Lua, failure: &Failure) -> mlua::Result<Table> {
+        let table = lua.create_table_with_capacity(0, 3)?;
+        table.raw_set("kind", failure.kind())?;
+        table.raw_set("message", failure.message())?;
+        if let Some((name, text)) = failure.field() {
+            table.raw_set(name, text)?;
+        }
+        table.set_metatable(Some(self.metatable.clone()))?;
+        *lock(&self.latest) = Some((table.clone(), failure.clone()));
+        Ok(table)
+    }
+
+    /// What `pcall` hands to the author: error values for failures, everything else untouched.
+    pub(crate) fn normalize(&self, lua: &Lua, value: Value) -> mlua::Result<Value> {
+        match &value {
+            Value::Error(error) => Ok(Value::Table(self.make(lua, &failure_of(error))?)),
+            Value::String(text) if *text.as_bytes() == *LUA_MEMORY_ERROR => {
+                Ok(Value::Table(self.make(lua, &Failure::Memory)?))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    pub(crate) fn is_error_value(&self, value: &Table) -> bool {
+        value.metatable().is_some_and(|metatable| metatable.to_pointer() == self.metatable.to_pointer())
+    }
+
+    /// The failure behind a value that left a block, when it is one of ours.
+    pub(crate) fn failure(&self, value: &Value) -> Option<Failure> {
+        match value {
+            Value::Error(error) => Some(failure_of(error)),
+            Value::String(text) if *text.as_bytes() == *LUA_MEMORY_ERROR => Some(Failure::Memory),
+            Value::Table(table) if self.is_error_value(table) => {
+                if let Some((latest, failure)) = &*lock(&self.latest)
+                    && latest.to_pointer() == table.to_pointer()
+                {
+                    return Some(failure.clone());
+                }
+                Some(rebuilt(table))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The failure that the fields of an error value describe, once it has outlived a suspending call.
+fn rebuilt(table: &Table) -> Failure {
+    let field = |name: &str| match table.raw_get::<Value>(name) {
+        Ok(Value::String(text)) => Some(text.to_string_lossy()),
+        _ => None,
+    };
+    let message = field("message").unwrap_or_default();
+    match (field("kind").as_deref(), field("reason")) {
+        (Some("context_exhausted"), Some(reason)) => Failure::ContextExhausted { reason },
+        (Some("tool_loop_exhausted"), _) => Failure::ToolLoopExhausted,
+        (Some("empty_model_reply"), _) => Failure::EmptyReply { message, finish_reason: field("finish_reason") },
+        (Some("tool"), _) => {
+            Failure::Tool(message.strip_prefix("tool call failure: ").map(str::to_owned).unwrap_or(message))
+        }
+        (Some("cancelled"), _) => Failure::Cancelled,
+        _ => Failure::Lua(message),
+    }
+}
+
+/// The failure inside an error that a Rust function returned, below whatever mlua wrapped around it.
+pub(crate) fn failure_of(error: &mlua::Error) -> Failure {
+    match error {
+        mlua::Error::CallbackError { cause, .. } | mlua::Error::WithContext { cause, .. } => failure_of(cause),
+        mlua::Error::ExternalError(inner) => match inner.downcast_ref::<Failure>() {
+            Some(failure) => failure.clone(),
+            None => Failure::Lua(inner.to_string()),
+        },
+        mlua::Error::MemoryError(_) => Failure::Memory,
+        mlua::Error::RuntimeError(text) => Failure::Lua(text.clone()),
+        other => Failure::Lua(other.to_string()),
+    }
+}
+
+/// A failure as the error of a Rust function.
+pub(crate) fn raise(failure: Failure) -> mlua::Error {
+    mlua::Error::external(failure)
+}
+
+/// A `lua`-kind failure as the error of a Rust function.
+pub(crate) fn refuse(text: impl Into<String>) -> mlua::Error {
+    raise(Failure::Lua(text.into()))
+}
+
+fn text_of(value: &Value) -> mlua::Result<Vec<u8>> {
+    match value {
+        Value::String(text) => Ok(text.as_bytes().to_vec()),
+        Value::Integer(_) | Value::Number(_) => Ok(value.to_string()?.into_bytes()),
+        Value::Table(table) => match table.raw_get::<Value>("message")? {
+            Value::String(text) => Ok(text.as_bytes().to_vec()),
+            _ => Err(refuse("attempt to concatenate a table value")),
+        },
+        other => Err(refuse(format!("attempt to concatenate a {} value", crate::names::type_name(other)))),
+    }
+}

@@ -1,0 +1,215 @@
+//! `var`, `argv`, `sys` and `prose`: the data of a section behind its guards.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use mlua::{Lua, Table, Value};
+use serde_json::Value as Json;
+
+use crate::error_value::{raise, refuse};
+use crate::failure::Failure;
+use crate::json::{Cause, DEPTH_LIMIT, Nulls, Unrepresentable, Views, from_json, to_json};
+use crate::names::type_name;
+use crate::section::Section;
+use crate::substitute::{Global, Refusal, Roots, render};
+
+/// The text of a `var` global that no longer holds the section's variables.
+pub(crate) const VAR_REASSIGNED: &str = "the `var` global was reassigned; write `var.<field>` instead";
+
+const PROSE_READ_ONLY: &str = "prose is read-only: assign to `var` or a section global instead";
+const ARGV_FROZEN: &str = "argv is frozen outside H1: assign it in H1 only";
+
+/// A value refused as data, as the error of a Rust function.
+pub(crate) fn not_data(error: &Unrepresentable, root: &str) -> mlua::Error {
+    match error.cause {
+        Cause::Memory => raise(Failure::Memory),
+        Cause::Cancelled => raise(Failure::Cancelled),
+        _ => refuse(error.data_message(root)),
+    }
+}
+
+fn child_path(path: &str, key: &Value) -> String {
+    match key {
+        Value::String(key) => format!("{path}.{}", key.to_string_lossy()),
+        Value::Integer(key) => format!("{path}[{key}]"),
+        Value::Number(key) => format!("{path}[{key}]"),
+        Value::Boolean(key) => format!("{path}[{key}]"),
+        other => format!("{path}[{}]", type_name(other)),
+    }
+}
+
+/// The value to store at `data[key]` of `var`: a copy, checked together with the place it goes to.
+pub(crate) fn checked_data(
+    lua: &Lua,
+    section: &Section,
+    data: &Table,
+    path: &str,
+    key: &Value,
+    value: &Value,
+) -> mlua::Result<Value> {
+    let length = i64::try_from(data.raw_len()).unwrap_or(i64::MAX);
+    let is_list = data.metatable().is_some() || length > 0;
+    let is_empty = || data.pairs::<Value, Value>().next().is_none();
+    let position = match key {
+        Value::Integer(position) => Some(*position),
+        Value::Number(position) => crate::model_calls::whole(*position),
+        _ => None,
+    };
+    let fits = match (key, position) {
+        (Value::String(_), _) => !is_list || value.is_nil(),
+        (_, Some(position)) if value.is_nil() => position >= length || position < 1,
+        (_, Some(position)) => (1..=length + 1).contains(&position) && (is_list || is_empty()),
+        _ => value.is_nil(),
+    };
+    if !fits {
+        return Err(refuse(format!(
+            "{path} must be JSON data, got a table that is neither a list nor an object: the key {} does not fit",
+            child_path("", key).trim_start_matches('.')
+        )));
+    }
+    if let Value::String(key) = key
+        && key.to_str().is_err()
+    {
+        return Err(refuse(format!("{path} must be JSON data, got a key that is not valid UTF-8")));
+    }
+    if value.is_nil() {
+        return Ok(Value::Nil);
+    }
+    let root = child_path(path, key);
+    let value = to_json(section, value, Views::Refuse, DEPTH_LIMIT).map_err(|error| not_data(&error, &root))?;
+    from_json(lua, section, &value, Nulls::Keep)
+}
+
+/// `var` as JSON, unless the global no longer holds it.
+pub(crate) fn read_var(lua: &Lua, section: &Section) -> mlua::Result<Json> {
+    let anchors = section.anchors()?;
+    match lua.globals().raw_get::<Value>("var")? {
+        Value::Table(var) if var.to_pointer() == anchors.var.to_pointer() => {
+            to_json(section, &Value::Table(anchors.var_data.clone()), Views::Refuse, DEPTH_LIMIT)
+                .map_err(|error| not_data(&error, "var"))
+        }
+        _ => Err(refuse(VAR_REASSIGNED)),
+    }
+}
+
+/// The H1 body's `argv` as the walk will see it.
+pub(crate) fn read_argv(lua: &Lua, section: &Section) -> mlua::Result<Option<Json>> {
+    match lua.globals().raw_get::<Value>("argv")? {
+        Value::Nil => Ok(None),
+        value => match to_json(section, &value, Views::Refuse, DEPTH_LIMIT) {
+            Ok(Json::Null) => Ok(None),
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(not_data(&error, "argv")),
+        },
+    }
+}
+
+/// Refuses an assignment to a guarded global; nothing happens for every other name.
+pub(crate) fn refuse_assignment(section: &Section, key: &Value) -> mlua::Result<()> {
+    match guarded(section, key) {
+        Some(text) => Err(refuse(text)),
+        None => Ok(()),
+    }
+}
+
+/// The text of an assignment to a guarded global.
+pub(crate) fn guarded(section: &Section, key: &Value) -> Option<&'static str> {
+    let Value::String(key) = key else { return None };
+    match &*key.as_bytes() {
+        b"messages" => Some(crate::messages::NOT_REASSIGNABLE),
+        b"prose" => Some(PROSE_READ_ONLY),
+        b"argv" if !section.params.is_h1 => Some(ARGV_FROZEN),
+        _ => None,
+    }
+}
+
+/// A write to a field of the frozen `argv`.
+pub(crate) fn refuse_argv_field(key: &Value) -> mlua::Error {
+    let field = match key {
+        Value::String(key) => format!("'{}'", key.to_string_lossy()),
+        other => child_path("", other),
+    };
+    refuse(format!("argv is frozen outside H1: cannot set field {field}"))
+}
+
+/// A read of a field `sys` does not have.
+pub(crate) fn refuse_sys_read(key: &Value) -> mlua::Error {
+    match key {
+        Value::String(key) => refuse(format!("unknown sys field '{}'", key.to_string_lossy())),
+        _ => refuse("sys fields must be accessed by string key"),
+    }
+}
+
+/// A write to `sys`.
+pub(crate) fn refuse_sys_write(key: &Value) -> mlua::Error {
+    let field = match key {
+        Value::String(key) => key.to_string_lossy(),
+        other => child_path("", other),
+    };
+    refuse(format!("sys is read-only; cannot set '{field}'"))
+}
+
+/// `prose`: rendered at its first read in a block, then kept until the block ends.
+pub(crate) fn prose(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Value> {
+    let template = {
+        let prose = section.prose();
+        if let Some(rendered) = &prose.rendered {
+            return Ok(Value::String(lua.create_string(rendered)?));
+        }
+        prose.template.clone()
+    };
+    let roots = SectionRoots { lua, section, var: OnceCell::new() };
+    // A reassigned `var` fails the rendering whether or not the prose reads it.
+    read_var(lua, section)?;
+    let rendered = render(&template, &roots).map_err(|Refusal(text)| refuse(text))?;
+    let value = Value::String(lua.create_string(&rendered)?);
+    section.anchors()?.hidden.raw_set("prose", value.clone())?;
+    section.prose().rendered = Some(rendered);
+    Ok(value)
+}
+
+struct SectionRoots<'a> {
+    lua: &'a Lua,
+    section: &'a Section,
+    var: OnceCell<Json>,
+}
+
+impl Roots for SectionRoots<'_> {
+    fn args(&self) -> &str {
+        &self.section.params.args
+    }
+
+    fn argv(&self) -> Option<&Json> {
+        self.section.params.argv_in_prose.as_ref()
+    }
+
+    fn var(&self) -> Result<&Json, Refusal> {
+        if let Some(var) = self.var.get() {
+            return Ok(var);
+        }
+        let var = read_var(self.lua, self.section)
+            .map_err(|error| Refusal(crate::error_value::failure_of(&error).message()))?;
+        Ok(self.var.get_or_init(|| var))
+    }
+
+    fn sys(&self, name: &str) -> Option<&Json> {
+        self.section.params.sys.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    fn global(&self, name: &str) -> Global {
+        let value = match name {
+            // Reading `prose` here would render it from itself.
+            "prose" => return Global::NotData,
+            "messages" => return Global::Userdata,
+            _ => self.lua.globals().raw_get::<Value>(name),
+        };
+        match value {
+            Ok(Value::Nil) | Err(_) => Global::Unset,
+            Ok(Value::UserData(_)) => Global::Userdata,
+            Ok(value) => match to_json(self.section, &value, Views::Refuse, DEPTH_LIMIT) {
+                Ok(value) => Global::Data(value),
+                Err(_) => Global::NotData,
+            },
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Lua values as JSON and back: the one converter of the crate.
+//!
+//! A table becomes a list when its keys are exactly `1..n` or when it carries the list mark, an object when all its
+//! keys are strings; every other table has no JSON form. An empty unmarked table is an object.
+
+use std::fmt::Write as _;
+
+use mlua::{Lua, LuaString, Table, Value};
+use serde_json::{Map, Number, Value as Json};
+
+use crate::names::type_name;
+use crate::section::Section;
+use crate::view::RecordView;
+
+/// The deepest nesting of lists and objects that has a JSON form.
+pub(crate) const DEPTH_LIMIT: usize = 128;
+
+/// How many values are converted between two looks at the cancel flag.
+const CANCEL_POLL: usize = 4096;
+
+/// Why a value has no JSON form.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cause {
+    /// A function, a thread or a userdata: its type.
+    Type(&'static str),
+    /// Both list positions and other keys; the first other key as text.
+    Mixed(String),
+    /// Whole-number keys that are no sequence from 1.
+    Sparse,
+    /// A key that is neither a string nor a whole number: its type.
+    KeyType(&'static str),
+    /// NaN or an infinity, as text.
+    NotFinite(&'static str),
+    /// A string, or a key, that is not valid UTF-8.
+    NotUtf8,
+    /// A table that contains itself.
+    Cycle,
+    /// Nesting past [`DEPTH_LIMIT`].
+    Depth,
+    /// More data than the section's memory ceiling allows.
+    Memory,
+    /// The run was cancelled meanwhile.
+    Cancelled,
+}
+
+/// A value without a JSON form: where it is, and why it has none.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Unrepresentable {
+    path: Vec<Step>,
+    pub(crate) cause: Cause,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Step {
+    Key(String),
+    Other(String),
+}
+
+impl Unrepresentable {
+    fn new(cause: Cause) -> Self {
+        Self { path: Vec::new(), cause }
+    }
+
+    fn inside(mut self, step: impl FnOnce() -> Step) -> Self {
+        self.path.push(step());
+        self
+    }
+
+    /// The path from `root`: string keys after dots, every other key in brackets.
+    pub(crate) fn path(&self, root: &str) -> String {
+        let mut text = root.to_owned();
+        for step in self.path.iter().rev() {
+            match step {
+                Step::Key(key) if text.is_empty() => text.push_str(key),
+                Step::Key(key) => {
+                    text.push('.');
+                    text.push_str(key);
+                }
+                Step::Other(key) => {
+                    let _ = write!(text, "[{key}]");
+                }
+            }
+        }
+        text
+    }
+
+    /// What was found in place of JSON data.
+    fn found(&self) -> String {
+        match &self.cause {
+            Cause::Type(name) => (*name).to_owned(),
+            Cause::Mixed(key) => format!("a table with both list positions and the key {key}"),
+            Cause::Sparse => "a table whose positions have gaps or do not start at 1".to_owned(),
+            Cause::KeyType(name) => format!("a table with a {name} key"),
+            Cause::NotFinite(text) => (*text).to_owned(),
+            Cause::NotUtf8 => "a string that is not valid UTF-8".to_owned(),
+            Cause::Cycle => "a table that contains itself".to_owned(),
+            Cause::Depth => format!("a value nested more than {DEPTH_LIMIT} levels deep"),
+            Cause::Memory => "more data than the memory ceiling allows".to_owned(),
+            Cause::Cancelled => "nothing: the run is being cancelled".to_owned(),
+        }
+    }
+
+    /// `{path} must be JSON data, got {what}`.
+    pub(crate) fn data_message(&self, root: &str) -> String {
+        format!("{} must be JSON data, got {}", self.path(root), self.found())
+    }
+
+    /// The `{reason}` of a refused record: the type alone for a value of an unsupported type, otherwise what and where.
+    pub(crate) fn reason(&self) -> String {
+        let mut text = match &self.cause {
+            Cause::Type(name) => return format!("unsupported value type `{name}`"),
+            Cause::Cycle => "recursive table detected".to_owned(),
+            _ => self.found(),
+        };
+        if !self.path.is_empty() {
+            let _ = write!(text, " at {}", self.path(""));
+        }
+        text
+    }
+}
+
+/// What a record view inside the value becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Views {
+    /// Its record's JSON form.
+    Convert,
+    /// A userdata like any other: refused.
+    Refuse,
+}
+
+/// How a JSON null reads in Lua.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// `json.null`.
+    Keep,
+    /// `nil`.
+    Nil,
+}
+
+/// Converts a Lua value to JSON.
+///
+/// `levels` is how deep lists and objects may nest. Object keys come out sorted by their bytes.
+pub(crate) fn to_json(section: &Section, value: &Value, views: Views, levels: usize) -> Result<Json, Unrepresentable> {
+    let mut reader =
+        Reader { section, views, levels, open: Vec::new(), since_poll: 0, bytes: 0, ceiling: section.memory_ceiling() };
+    reader.value(value)
+}
+
+struct Reader<'s> {
+    section: &'s Section,
+    views: Views,
+    levels: usize,
+    /// The tables being converted, outermost first.
+    open: Vec<*const std::ffi::c_void>,
+    since_poll: usize,
+    bytes: usize,
+    ceiling: usize,
+}
+
+impl Reader<'_> {
+    fn count(&mut self, bytes: usize) -> Result<(), Unrepresentable> {
+        self.bytes += bytes + 32;
+        if self.bytes > self.ceiling {
+            return Err(Unrepresentable::new(Cause::Memory));
+        }
+        self.since_poll += 1;
+        if self.since_poll >= CANCEL_POLL {
+            self.since_poll = 0;
+            if self.section.is_cancelled() {
+                return Err(Unrepresentable::new(Cause::Cancelled));
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Value) -> Result<Json, Unrepresentable> {
+        self.count(0)?;
+        match value {
+            Value::Nil => Ok(Json::Null),
+            Value::Boolean(flag) => Ok(Json::Bool(*flag)),
+            Value::Integer(number) => Ok(Json::from(*number)),
+            Value::Number(number) => match Number::from_f64(*number) {
+                Some(number) => Ok(Json::Number(number)),
+                None if number.is_nan() => Err(Unrepresentable::new(Cause::NotFinite("NaN"))),
+                None => Err(Unrepresentable::new(Cause::NotFinite("infinity"))),
+            },
+            Value::String(text) => self.text(text).map(Json::String),
+            Value::LightUserData(light) if light.0.is_null() => Ok(Json::Null),
+            Value::Table(table) => self.table(table),
+            Value::UserData(data) if self.views == Views::Convert => match data.borrow::<RecordView>() {
+                Ok(view) => Ok(view.record().to_value()),
+                Err(_) => Err(Unrepresentable::new(Cause::Type("userdata"))),
+            },
+            other => Err(Unrepresentable::new(Cause::Type(type_name(other)))),
+        }
+    }
+
+    fn text(&mut self, text: &LuaString) -> Result<String, Unrepresentable> {
+        let bytes = text.as_bytes();
+        self.count(bytes.len())?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(Unrepresentable::new(Cause::NotUtf8)),
+        }
+    }
+
+    fn table(&mut self, table: &Table) -> Result<Json, Unrepresentable> {
+        let pointer = table.to_pointer();
+        if self.open.contains(&pointer) {
+            return Err(Unrepresentable::new(Cause::Cycle));
+        }
+        if self.open.len() >= self.levels {
+            return Err(Unrepresentable::new(Cause::Depth));
+        }
+        self.open.push(pointer);
+        let converted = match self.section.plain_table(table) {
+            Plain::List(list) => self.list(&list, true),
+            Plain::Table(plain) if plain.raw_len() > 0 => self.list(&plain, false),
+            Plain::Table(plain) => self.object(&plain),
+        };
+        self.open.pop();
+        converted
+    }
+
+    /// A table with a border above zero, or one that carries the list mark.
+    fn list(&mut self, table: &Table, marked: bool) -> Result<Json, Unrepresentable> {
+        let length = table.raw_len();
+        if length.saturating_mul(32) > self.ceiling {
+            return Err(Unrepresentable::new(Cause::Memory));
+        }
+        let mut items = Vec::with_capacity(length);
+        for position in 1..=length {
+            let item: Value = table.raw_get(position).unwrap_or(Value::Nil);
+            if item.is_nil() {
+                return Err(Unrepresentable::new(Cause::Sparse));
+            }
+            items.push(self.value(&item).map_err(|error| error.inside(|| Step::Other(position.to_string())))?);
+        }
+        // The border alone does not prove that there are no other keys.
+        let mut keys = 0;
+        for pair in table.pairs::<Value, Value>() {
+            let Ok((key, _)) = pair else { break };
+            keys += 1;
+            match key {
+                Value::Integer(at) if at >= 1 && usize::try_from(at).is_ok_and(|at| at <= length) => {}
+                Value::Integer(_) => return Err(Unrepresentable::new(Cause::Sparse)),
+                Value::String(key) if marked || length > 0 => {
+                    return Err(Unrepresentable::new(Cause::Mixed(crate::failure::quoted(&key.to_string_lossy()))));
+                }
+                other => return Err(Unrepresentable::new(Cause::KeyType(type_name(&other)))),
+            }
+        }
+        debug_assert!(keys <= length || length == 0);
+        Ok(Json::Array(items))
+    }
+
+    fn object(&mut self, table: &Table) -> Result<Json, Unrepresentable> {
+        let mut entries: Vec<(String, Value)> = Vec::new();
+        let mut positions = false;
+        for pair in table.pairs::<Value, Value>() {
+            let Ok((key, value)) = pair else { break };
+            match key {
+                Value::String(key) => {
+                    let key = self.text(&key)?;
+                    entries.push((key, value));
+                }
+                Value::Integer(_) => positions = true,
+                other => return Err(Unrepresentable::new(Cause::KeyType(type_name(&other)))),
+            }
+        }
+        if positions {
+            entries.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+            return Err(Unrepresentable::new(match entries.first() {
+                Some((key, _)) => Cause::Mixed(crate::failure::quoted(key)),
+                None => Cause::Sparse,
+            }));
+        }
+        entries.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        let mut object = Map::with_capacity(entries.len());
+        for (key, value) in entries {
+            let value = self.value(&value).map_err(|error| error.inside(|| Step::Key(key.clone())))?;
+            object.insert(key, value);
+        }
+        Ok(Json::Object(object))
+    }
+}
+
+/// What a table stands for when it is read as data.
+pub(crate) enum Plain {
+    /// A table with the list mark.
+    List(Table),
+    /// Any other table; for a guarded one the data behind it.
+    Table(Table),
+}
+
+/// Converts JSON to a Lua value. Lists carry the list mark, integers past 64 bits become floats.
+pub(crate) fn from_json(lua: &Lua, section: &Section, value: &Json, nulls: Nulls) -> mlua::Result<Value> {
+    Ok(match value {
+        Json::Null if nulls == Nulls::Keep => Value::NULL,
+        Json::Null => Value::Nil,
+        Json::Bool(flag) => Value::Boolean(*flag),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Value::Integer(integer),
+            None => Value::Number(number.as_f64().unwrap_or(f64::INFINITY)),
+        },
+        Json::String(text) => Value::String(lua.create_string(text)?),
+        Json::Array(items) => {
+            let table = lua.create_table_with_capacity(items.len(), 0)?;
+            for (at, item) in items.iter().enumerate() {
+                table.raw_set(at + 1, from_json(lua, section, item, nulls)?)?;
+            }
+            table.set_metatable(Some(section.list_mark()))?;
+            Value::Table(table)
+        }
+        Json::Object(entries) => {
+            let table = lua.create_table_with_capacity(0, entries.len())?;
+            for (key, item) in entries {
+                table.raw_set(key.as_str(), from_json(lua, section, item, nulls)?)?;
+            }
+            Value::Table(table)
+        }
+    })
+}

@@ -1,0 +1,52 @@
+//! Names the language fixes: type names in messages, the grammar of labels, the sandbox's globals.
+
+use mlua::Value;
+
+/// The type of a value as messages name it: Lua's own name, but `integer` for an integer.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nil",
+        Value::Boolean(_) => "boolean",
+        Value::Integer(_) => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Table(_) => "table",
+        Value::Function(_) => "function",
+        Value::Thread(_) => "thread",
+        _ => "userdata",
+    }
+}
+
+/// Whether `text` is a label: a letter, then up to 63 letters, digits, `_` or `-`, all ASCII.
+pub(crate) fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    (1..=64).contains(&bytes.len())
+        && bytes[0].is_ascii_alphabetic()
+        && bytes[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// The functions of the base library that stay.
+pub(crate) const BASE: [&str; 13] = [
+    "assert",
+    "error",
+    "pcall",
+    "xpcall",
+    "getmetatable",
+    "setmetatable",
+    "ipairs",
+    "pairs",
+    "next",
+    "select",
+    "tonumber",
+    "tostring",
+    "type",
+];
+
+/// The library tables that stay, and the two other names of the base library.
+pub(crate) const LIBRARIES: [&str; 5] = ["string", "table", "math", "_G", "_VERSION"];
+
+/// The names of `string` that stay.
+pub(crate) const STRING: [&str; 16] = [
+    "byte", "char", "find", "format", "gmatch", "gsub", "len", "lower", "match", "pack", "packsize", "rep", "reverse",
+    "sub", "unpack", "upper",
+];

@@ -1,0 +1,71 @@
+//! What a block asks the Engine for, and what the Engine answers.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use crate::failure::Failure;
+use crate::models::ModelHandle;
+
+/// A call that waits for the Engine.
+#[derive(Debug)]
+pub enum Request {
+    /// `models.infer` and `handle:infer`: one round over the prompt alone. Answered with a text.
+    Infer {
+        /// The handle it runs on; `None` is the section's current model.
+        handle: Option<Arc<ModelHandle>>,
+        /// The prompt.
+        prompt: String,
+    },
+    /// `models.loop` and `handle:loop`. Answered with nothing, or with a call of the compactor.
+    Loop {
+        /// The handle every round runs on; `None` is the section's current model, looked up for each round.
+        handle: Option<Arc<ModelHandle>>,
+    },
+    /// The compactor that a loop's answer asked for has returned. (One that raises ends the loop by itself.)
+    Compacted,
+    /// `call`: another section as a chain of its own. Answered with a text.
+    Call {
+        /// The heading reference.
+        target: String,
+        /// The chain's own argument string; `None` inherits the caller's.
+        input: Option<String>,
+        /// A copy of `var`.
+        var: Json,
+    },
+    /// `user_input`. Answered with a text and whether it came from the operator.
+    UserInput,
+    /// `require`: the source of a library. Answered with the source.
+    Library {
+        /// The library's name.
+        name: String,
+    },
+}
+
+/// What a waiting call gets back.
+#[derive(Debug)]
+pub enum Answer {
+    /// The call returns nothing.
+    Done,
+    /// The call returns this text.
+    Text(String),
+    /// `user_input` returns this text and flag.
+    Input {
+        /// The text.
+        text: String,
+        /// Whether it came from the operator.
+        available: bool,
+    },
+    /// `require` compiles and runs this source.
+    Library {
+        /// The source.
+        source: Vec<u8>,
+    },
+    /// The loop calls its compactor with this reason.
+    Compact {
+        /// `precheck` or `provider`.
+        reason: &'static str,
+    },
+    /// The call raises.
+    Failed(Failure),
+}

@@ -1,0 +1,357 @@
+//! Builds the sandbox: the libraries that stay, the prelude, and the Rust functions the prelude stands on.
+
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
+use std::sync::{Arc, OnceLock};
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
+
+use crate::compaction;
+use crate::error_value::raise;
+use crate::failure::Failure;
+use crate::guards;
+use crate::messages::{Messages, record_at};
+use crate::names::{BASE, LIBRARIES, STRING};
+use crate::section::{Frame, Section, Trace};
+use crate::strings;
+use crate::view::RecordView;
+
+/// The chunk name of the prelude; its frames never show in a traceback.
+const PRELUDE_NAME: &str = "=[runvil]";
+
+const PRELUDE: &str = include_str!("prelude.lua");
+
+/// The author frames a traceback keeps.
+const TRACE_FRAMES: usize = 20;
+
+/// A fresh interpreter with the libraries the prelude needs.
+pub(crate) fn interpreter() -> mlua::Result<Lua> {
+    // `catch_rust_panics` stays on: turning it off would replace `pcall` by one that cannot be yielded across.
+    Lua::new_with(
+        StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::COROUTINE | StdLib::UTF8,
+        LuaOptions::default(),
+    )
+}
+
+/// Compiles the prelude once per process.
+fn prelude(lua: &Lua) -> mlua::Result<Function> {
+    static BYTECODE: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(bytecode) = BYTECODE.get() {
+        return lua.load(bytecode.as_slice()).set_name(PRELUDE_NAME).set_mode(ChunkMode::Binary).into_function();
+    }
+    let function = lua.load(PRELUDE).set_name(PRELUDE_NAME).set_mode(ChunkMode::Text).into_function()?;
+    let _ = BYTECODE.set(function.dump(false));
+    Ok(function)
+}
+
+/// The tables the prelude and the sandbox share.
+pub(crate) struct Base {
+    pub(crate) native: Table,
+    pub(crate) hidden: Table,
+    pub(crate) behind: Table,
+}
+
+/// Installs the prelude and takes away every library name that does not stay.
+pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
+    let globals = lua.globals();
+    let native = lua.create_table_with_capacity(0, 40)?;
+    let hidden = lua.create_table()?;
+    let behind = lua.create_table()?;
+    let weak = lua.create_table()?;
+    weak.raw_set("__mode", "k")?;
+    behind.set_metatable(Some(weak))?;
+    native.raw_set("hidden", &hidden)?;
+    native.raw_set("behind", &behind)?;
+    native.raw_set("list_mark", section.list_mark())?;
+    errors(lua, section, &native)?;
+    values(lua, section, &native)?;
+    data(lua, section, &native)?;
+    strings::install(lua, section, &native, &globals.raw_get("string")?)?;
+    prelude(lua)?.call::<()>(&native)?;
+    prune(&globals)?;
+    seed_random(lua, section, &globals)?;
+    Ok(Base { native, hidden, behind })
+}
+
+/// Removes what is not in the language's list.
+fn prune(globals: &Table) -> mlua::Result<()> {
+    let keep = |name: &[u8], names: &[&str]| names.iter().any(|kept| kept.as_bytes() == name);
+    let mut unwanted = Vec::new();
+    for pair in globals.pairs::<LuaString, Value>() {
+        let (name, _) = pair?;
+        if !keep(&name.as_bytes(), &BASE) && !keep(&name.as_bytes(), &LIBRARIES) {
+            unwanted.push(name);
+        }
+    }
+    for name in unwanted {
+        globals.raw_set(name, Value::Nil)?;
+    }
+    let string: Table = globals.raw_get("string")?;
+    let mut unwanted = Vec::new();
+    for pair in string.pairs::<LuaString, Value>() {
+        let (name, _) = pair?;
+        if !keep(&name.as_bytes(), &STRING) {
+            unwanted.push(name);
+        }
+    }
+    for name in unwanted {
+        string.raw_set(name, Value::Nil)?;
+    }
+    Ok(())
+}
+
+/// Seeds `math.random` from the run's seed and the section entry, also when the author seeds it with nothing.
+fn seed_random(_lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Result<()> {
+    let math: Table = globals.raw_get("math")?;
+    let reseed: Function = math.raw_get("randomseed")?;
+    let entry = section
+        .params
+        .sys
+        .iter()
+        .find(|(name, _)| *name == "id")
+        .and_then(|(_, id)| id.as_str())
+        .unwrap_or_default()
+        .bytes()
+        .fold(0_i64, |hash, byte| hash.wrapping_mul(31).wrapping_add(i64::from(byte)));
+    let seed = i64::from_ne_bytes(section.environment.seed.to_ne_bytes());
+    reseed.call::<()>((seed, entry))?;
+    let calls = AtomicUsize::new(0);
+    let original = reseed.clone();
+    let wrapped = _lua.create_function(move |_, arguments: MultiValue| {
+        if arguments.is_empty() {
+            let call = calls.fetch_add(1, MemoryOrdering::Relaxed) + 1;
+            return original.call::<MultiValue>((seed, entry.wrapping_add(i64::try_from(call).unwrap_or(0))));
+        }
+        original.call::<MultiValue>(arguments)
+    })?;
+    math.raw_set("randomseed", wrapped)
+}
+
+/// What the prelude needs to catch and record errors.
+fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
+    let state = Arc::clone(section);
+    native.raw_set(
+        "caught",
+        lua.create_function(move |lua, value: Value| {
+            if state.is_cancelled() {
+                return Err(raise(Failure::Cancelled));
+            }
+            state.errors.normalize(lua, value)
+        })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "check_cancelled",
+        lua.create_function(move |_, ()| if state.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(()) })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set("is_error_value", lua.create_function(move |_, value: Table| Ok(state.errors.is_error_value(&value)))?)?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "record",
+        lua.create_function(move |lua, (value, text): (Value, Option<LuaString>)| {
+            let frames = author_frames(lua);
+            *state.trace() = Some(Trace { text: text.map(|text| text.to_string_lossy()), frames });
+            Ok(value)
+        })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "compacted",
+        lua.create_function(move |lua, (returned, raised): (bool, Value)| {
+            compaction::finish_in_loop(lua, &state, returned, raised)
+        })?,
+    )
+}
+
+/// The frames of the author's code on the running stack, innermost first.
+fn author_frames(lua: &Lua) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    let mut level = 1;
+    while frames.len() < TRACE_FRAMES {
+        let frame = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let chunk = source.source.as_deref().unwrap_or_default();
+            if source.what == "C" || chunk == PRELUDE_NAME {
+                return None;
+            }
+            let label = chunk.strip_prefix('=').unwrap_or(chunk).to_owned();
+            let line = debug.current_line().unwrap_or(0);
+            let names = debug.names();
+            let what = match (source.what, names.name.as_deref(), names.name_what) {
+                ("main", _, _) => "in main chunk".to_owned(),
+                (_, Some(name), Some(kind)) => format!("in {kind} '{name}'"),
+                (_, Some(name), None) => format!("in function '{name}'"),
+                _ => format!("in function <{label}:{}>", source.line_defined.unwrap_or(0)),
+            };
+            Some(Frame { label, line, what })
+        });
+        match frame {
+            None => break,
+            Some(Some(frame)) => frames.push(frame),
+            Some(None) => {}
+        }
+        level += 1;
+    }
+    frames
+}
+
+/// What the prelude needs to know about values.
+fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
+    native.raw_set(
+        "metatable",
+        lua.create_function(|_, value: Value| match value {
+            Value::Table(table) => Ok(table.metatable()),
+            _ => Ok(None),
+        })?,
+    )?;
+    native.raw_set(
+        "is_null",
+        lua.create_function(|_, value: Value| Ok(matches!(value, Value::LightUserData(light) if light.0.is_null())))?,
+    )?;
+    native.raw_set(
+        "sort_strings",
+        lua.create_function(|_, table: Table| {
+            let mut strings: Vec<LuaString> = table.sequence_values().collect::<mlua::Result<_>>()?;
+            strings.sort_by(|left, right| left.as_bytes().cmp(&right.as_bytes()));
+            for (at, text) in strings.into_iter().enumerate() {
+                table.raw_set(at + 1, text)?;
+            }
+            Ok(())
+        })?,
+    )?;
+    native.raw_set(
+        "place_of",
+        lua.create_function(|_, (keys, key): (Table, Value)| {
+            for (at, other) in keys.sequence_values::<Value>().enumerate() {
+                match key_order(&other?, &key) {
+                    Some(Ordering::Greater) => return Ok(Some(at + 1)),
+                    Some(_) => {}
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(keys.raw_len() + 1))
+        })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set("walk", lua.create_function(move |lua, value: Value| walk(lua, &state, &value))?)
+}
+
+/// The place of two keys in the language's order; `None` when `key` has no place of its own.
+fn key_order(other: &Value, key: &Value) -> Option<Ordering> {
+    let rank = |value: &Value| match value {
+        Value::Boolean(_) => Some(1),
+        Value::Integer(_) | Value::Number(_) => Some(2),
+        Value::String(_) => Some(3),
+        _ => None,
+    };
+    let wanted = rank(key)?;
+    match rank(other).unwrap_or(4).cmp(&wanted) {
+        Ordering::Equal => {}
+        unequal => return Some(unequal),
+    }
+    Some(match (other, key) {
+        (Value::Boolean(left), Value::Boolean(right)) => left.cmp(right),
+        (Value::Integer(left), Value::Integer(right)) => left.cmp(right),
+        (Value::String(left), Value::String(right)) => left.as_bytes().cmp(&right.as_bytes()),
+        (Value::Number(left), Value::Number(right)) => left.partial_cmp(right)?,
+        (Value::Number(left), Value::Integer(right)) => compare_exactly(*right, *left).reverse(),
+        (Value::Integer(left), Value::Number(right)) => compare_exactly(*left, *right),
+        _ => Ordering::Equal,
+    })
+}
+
+/// Compares an integer with a finite float by their exact values.
+#[expect(clippy::cast_possible_truncation, reason = "the bounds are checked before the cast")]
+fn compare_exactly(integer: i64, float: f64) -> Ordering {
+    if float >= 9_223_372_036_854_775_808.0 {
+        return Ordering::Less;
+    }
+    if float < -9_223_372_036_854_775_808.0 {
+        return Ordering::Greater;
+    }
+    let whole = float.floor();
+    integer.cmp(&(whole as i64)).then(if float > whole { Ordering::Less } else { Ordering::Equal })
+}
+
+/// The iterator `pairs` uses for the list and for record views; nil for any other userdata.
+fn walk(lua: &Lua, section: &Arc<Section>, value: &Value) -> mlua::Result<Value> {
+    let Value::UserData(data) = value else { return Ok(Value::Nil) };
+    let nothing = (Value::Nil, Value::Nil);
+    if data.is::<Messages>() {
+        let section = Arc::clone(section);
+        // The count is fixed here; each record is read when the walk reaches it.
+        let count = section.list().len();
+        let mut position = 0usize;
+        let step = lua.create_function_mut(move |lua, _: MultiValue| {
+            position += 1;
+            if position > count {
+                return Ok(nothing.clone());
+            }
+            let index = i64::try_from(position).unwrap_or(i64::MAX);
+            let record = record_at(lua, &section, Some(index))?;
+            if record.is_nil() {
+                position = count;
+                return Ok(nothing.clone());
+            }
+            Ok((Value::Integer(index), record))
+        })?;
+        return Ok(Value::Function(step));
+    }
+    if data.is::<RecordView>() {
+        let view = data.clone();
+        let mut from = 0usize;
+        let step = lua.create_function_mut(move |lua, _: MultiValue| {
+            match view.borrow::<RecordView>()?.next_field(lua, from)? {
+                Some((at, name, value)) => {
+                    from = at + 1;
+                    Ok((Value::String(lua.create_string(name)?), value))
+                }
+                None => {
+                    from = usize::MAX;
+                    Ok(nothing.clone())
+                }
+            }
+        })?;
+        return Ok(Value::Function(step));
+    }
+    Ok(Value::Nil)
+}
+
+/// What the prelude's guards stand on.
+fn data(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
+    let state = Arc::clone(section);
+    native.raw_set("prose", lua.create_function(move |lua, ()| guards::prose(lua, &state))?)?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "refuses",
+        lua.create_function(move |_, key: Value| Ok(guards::guarded(&state, &key).is_some()))?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "refuse_assignment",
+        lua.create_function(move |_, key: Value| guards::refuse_assignment(&state, &key))?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "checked_data",
+        lua.create_function(move |lua, (data, path, key, value): (Table, LuaString, Value, Value)| {
+            guards::checked_data(lua, &state, &data, &path.to_string_lossy(), &key, &value)
+        })?,
+    )?;
+    native.raw_set(
+        "refuse_argv_field",
+        lua.create_function(|_, (_, _, key): (Value, Value, Value)| {
+            Err::<(), _>(guards::refuse_argv_field(&key))
+        })?,
+    )?;
+    native.raw_set(
+        "refuse_sys_read",
+        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_read(&key)))?,
+    )?;
+    native.raw_set(
+        "refuse_sys_write",
+        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_write(&key)))?,
+    )
+}

@@ -1,0 +1,309 @@
+//! One section VM: runs the blocks of one section entry, a suspension at a time.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use mlua::chunk::ChunkMode;
+use mlua::thread::ThreadStatus;
+use mlua::{Function, HookTriggers, Lua, MultiValue, Thread, Value, VmState};
+use runvil_core::error::ListError;
+use runvil_core::list::{MessageList, Snapshot};
+use runvil_core::record::Record;
+use serde_json::Value as Json;
+
+use crate::compaction;
+use crate::dialect;
+use crate::error_value::{ErrorValues, failure_of, raise};
+use crate::failure::Failure;
+use crate::guards;
+use crate::models::ModelHandle;
+use crate::names::type_name;
+use crate::program::Program;
+use crate::request::{Answer, Request};
+use crate::sandbox;
+use crate::section::{Environment, Running, Section, SectionParams, Trace, lock};
+
+/// Lua instructions between two looks at the cancel flag.
+const CANCEL_POLL: u32 = 10_000;
+
+/// Where a block stands after it ran for a while.
+#[derive(Debug)]
+pub enum Turn {
+    /// It waits for the answer to this request.
+    Waiting(Request),
+    /// It ended.
+    Ended(BlockEnd),
+}
+
+/// How a block ended.
+#[derive(Debug)]
+pub enum BlockEnd {
+    /// It ran to its end, with the text of the scalar it returned, if it returned one.
+    Returned(Option<String>),
+    /// It called `jump` with this heading reference.
+    Jumped(String),
+    /// It failed.
+    Failed(BlockFailure),
+}
+
+/// An error that left a block.
+#[derive(Debug, Clone)]
+pub struct BlockFailure {
+    /// What failed.
+    pub failure: Failure,
+    /// The text for the run's error: for a Lua error with its place and traceback in the author's code.
+    pub message: String,
+    /// The location label of the innermost frame of the author's code, when there is one.
+    pub label: Option<String>,
+    /// Its 1-based file line.
+    pub line: Option<usize>,
+}
+
+impl BlockFailure {
+    /// A failure that has no place in the author's code.
+    pub fn bare(failure: Failure) -> Self {
+        Self { message: failure.message(), failure, label: None, line: None }
+    }
+}
+
+/// The VM of one section entry.
+pub struct SectionVm {
+    lua: Lua,
+    section: Arc<Section>,
+    guard: Function,
+    thread: Option<Thread>,
+    /// Whether the answer that is due goes to a loop.
+    answers_loop: bool,
+}
+
+impl SectionVm {
+    /// Builds the VM of a section entry: sandbox, host globals, limits.
+    pub fn new(environment: Arc<Environment>, params: SectionParams) -> Result<Self, Failure> {
+        Self::build(environment, params).map_err(|error| failure_of(&error))
+    }
+
+    fn build(environment: Arc<Environment>, params: SectionParams) -> mlua::Result<Self> {
+        let lua = sandbox::interpreter()?;
+        let errors = ErrorValues::new(&lua)?;
+        let section = Arc::new(Section::new(environment, params, errors));
+        let base = sandbox::build(&lua, &section)?;
+        let guard: Function = base.native.raw_get("guard")?;
+        dialect::runvil::install(&lua, &section, base)?;
+        let cancel = section.environment.cancel.clone();
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |_, _| {
+            if cancel.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(VmState::Continue) }
+        })?;
+        lua.set_memory_limit(section.memory_ceiling())?;
+        Ok(Self { lua, section, guard, thread: None, answers_loop: false })
+    }
+
+    /// Starts a block. `prose` is the text above it that the `prose` global renders from.
+    pub fn start(&mut self, program: &Program, prose: &str) -> Turn {
+        match self.begin(program, prose) {
+            Ok(values) => self.turn(values),
+            Err(error) => self.ended(Err(error)),
+        }
+    }
+
+    fn begin(&mut self, program: &Program, prose: &str) -> mlua::Result<mlua::Result<MultiValue>> {
+        {
+            let mut state = self.section.prose();
+            prose.clone_into(&mut state.template);
+            state.rendered = None;
+        }
+        self.section.anchors()?.hidden.raw_set("prose", Value::Nil)?;
+        self.section.check_memory(&self.lua)?;
+        let block =
+            self.lua.load(program.bytecode()).set_name(format!("={}", program.label())).set_mode(ChunkMode::Binary);
+        let block = block.into_function()?;
+        let thread = self.lua.create_thread(self.guard.clone())?;
+        let result = thread.resume::<MultiValue>(block);
+        self.thread = Some(thread);
+        Ok(result)
+    }
+
+    /// Goes on with a waiting block.
+    pub fn resume(&mut self, answer: Answer) -> Turn {
+        let result = self.answer(answer);
+        self.turn(result)
+    }
+
+    fn answer(&mut self, answer: Answer) -> mlua::Result<MultiValue> {
+        if self.answers_loop && !matches!(answer, Answer::Compact { .. }) {
+            self.section.set_running(Running::Nothing);
+            *lock(&self.section.compaction) = None;
+        }
+        let lua = &self.lua;
+        let mut values = MultiValue::new();
+        match answer {
+            Answer::Done => values.push_back(Value::Boolean(true)),
+            Answer::Text(text) => values.extend([Value::Boolean(true), Value::String(lua.create_string(text)?)]),
+            Answer::Input { text, available } => values.extend([
+                Value::Boolean(true),
+                Value::String(lua.create_string(text)?),
+                Value::Boolean(available),
+            ]),
+            Answer::Library { source } => {
+                values.extend([Value::Boolean(true), Value::String(lua.create_string(source)?)]);
+            }
+            Answer::Compact { reason } => {
+                compaction::enter(&self.section, Running::LoopCompactor);
+                values.extend([Value::Boolean(true), Value::String(lua.create_string(reason)?)]);
+            }
+            Answer::Failed(failure) => {
+                let value = self.section.errors.make(lua, &failure)?;
+                values.extend([Value::Boolean(false), Value::Table(value)]);
+            }
+        }
+        self.section.check_memory(&self.lua)?;
+        match &self.thread {
+            Some(thread) => thread.resume::<MultiValue>(values),
+            None => Err(raise(Failure::Internal("a block that does not wait was resumed".to_owned()))),
+        }
+    }
+
+    fn turn(&mut self, result: mlua::Result<MultiValue>) -> Turn {
+        let waits = self.thread.as_ref().is_some_and(|thread| thread.status() == ThreadStatus::Resumable);
+        if result.is_ok() && waits {
+            return match self.section.take_request() {
+                Some(request) => {
+                    self.answers_loop = matches!(request, Request::Loop { .. } | Request::Compacted);
+                    Turn::Waiting(request)
+                }
+                None => self.ended(Err(raise(Failure::Internal("a block yielded without a request".to_owned())))),
+            };
+        }
+        self.ended(result)
+    }
+
+    fn ended(&mut self, result: mlua::Result<MultiValue>) -> Turn {
+        self.thread = None;
+        self.answers_loop = false;
+        self.section.set_running(Running::Nothing);
+        *lock(&self.section.compaction) = None;
+        let trace = self.section.trace().take();
+        let jump = self.section.jump().take();
+        if self.section.is_cancelled() {
+            return Turn::Ended(BlockEnd::Failed(BlockFailure::bare(Failure::Cancelled)));
+        }
+        if let Some(target) = jump {
+            return Turn::Ended(BlockEnd::Jumped(target));
+        }
+        Turn::Ended(match result {
+            Err(error) => BlockEnd::Failed(BlockFailure::bare(failure_of(&error))),
+            Ok(values) => match (values.get(0), values.get(1)) {
+                (Some(Value::Boolean(true)), None) => BlockEnd::Returned(None),
+                (Some(Value::Boolean(true)), Some(value)) => match scalar(value) {
+                    Ok(text) => BlockEnd::Returned(text),
+                    Err(failure) => BlockEnd::Failed(BlockFailure::bare(failure)),
+                },
+                (_, raised) => BlockEnd::Failed(self.raised(raised.unwrap_or(&Value::Nil), trace)),
+            },
+        })
+    }
+
+    /// The failure of a value that left the block.
+    fn raised(&self, value: &Value, trace: Option<Trace>) -> BlockFailure {
+        let trace = trace.unwrap_or(Trace { text: None, frames: Vec::new() });
+        let failure = self.section.errors.failure(value).unwrap_or_else(|| {
+            Failure::Lua(match value {
+                Value::String(text) => text.to_string_lossy(),
+                Value::Integer(_) | Value::Number(_) => value.to_string().unwrap_or_default(),
+                _ => trace
+                    .text
+                    .clone()
+                    .unwrap_or_else(|| format!("(error object is a {} value)", type_name(value))),
+            })
+        });
+        let innermost = trace.frames.first();
+        let mut message = failure.message();
+        if failure.kind() == "lua" {
+            if let Some(frame) = innermost {
+                message = with_place(&message, &frame.label, frame.line);
+            }
+            if !trace.frames.is_empty() {
+                message.push_str("\nstack traceback:");
+                for frame in &trace.frames {
+                    let _ = write!(message, "\n\t{}:{}: {}", frame.label, frame.line, frame.what);
+                }
+            }
+        }
+        BlockFailure {
+            failure,
+            message,
+            label: innermost.map(|frame| frame.label.clone()),
+            line: innermost.map(|frame| frame.line),
+        }
+    }
+
+    /// `var` as it stands; fails when the global no longer holds it or holds what is no data.
+    pub fn var(&self) -> Result<Json, Failure> {
+        guards::read_var(&self.lua, &self.section).map_err(|error| failure_of(&error))
+    }
+
+    /// The H1 body's `argv` as it stands.
+    pub fn argv(&self) -> Result<Option<Json>, Failure> {
+        guards::read_argv(&self.lua, &self.section).map_err(|error| failure_of(&error))
+    }
+
+    /// The messages `log` recorded since the last look.
+    pub fn take_logged(&self) -> Vec<String> {
+        std::mem::take(&mut self.section.logged().messages)
+    }
+
+    /// The handle a round runs on now: the section's selection, else the prompt-wide default.
+    pub fn current_model(&self) -> Option<Arc<ModelHandle>> {
+        self.section.selection().clone().or_else(|| self.section.environment.models.default_handle())
+    }
+
+    /// Looks at the conversation.
+    pub fn with_list<R>(&self, look: impl FnOnce(&mut MessageList) -> R) -> R {
+        look(&mut self.section.list())
+    }
+
+    /// Adds a record the Engine made; it counts towards the section's memory.
+    pub fn append(&self, record: Record) -> Result<(), ListError> {
+        self.section.list().append(Arc::new(record.charged_to(&self.section.ledger)))
+    }
+
+    /// The snapshot of the loop's compaction that just returned.
+    pub fn take_compaction(&self) -> Option<Snapshot> {
+        lock(&self.section.compaction).take().map(|compaction| compaction.snapshot)
+    }
+}
+
+impl std::fmt::Debug for SectionVm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SectionVm").field("section", &self.section.params.name).finish_non_exhaustive()
+    }
+}
+
+/// The longest chunk name Lua puts in front of a message, in bytes.
+const LUA_NAME_LIMIT: usize = 59;
+
+/// A message that opens with its place, once.
+fn with_place(message: &str, label: &str, line: usize) -> String {
+    let place = format!("{label}:{line}: ");
+    // Lua cuts a long name; the message gets it back whole.
+    let mut cut = label.len().min(LUA_NAME_LIMIT);
+    while !label.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    match message.strip_prefix(&label[..cut]) {
+        Some(rest) if rest.starts_with(':') => format!("{label}{rest}"),
+        Some(rest) if rest.starts_with(label.get(cut..).unwrap_or_default()) && !rest.is_empty() => message.to_owned(),
+        _ => format!("{place}{message}"),
+    }
+}
+
+/// The text of a block's return value; `None` for nil.
+fn scalar(value: &Value) -> Result<Option<String>, Failure> {
+    Ok(Some(match value {
+        Value::Nil => return Ok(None),
+        Value::String(text) => text.to_string_lossy(),
+        Value::Integer(number) => number.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        other => return Err(Failure::Lua(format!("cannot return a {} as a result", type_name(other)))),
+    }))
+}

@@ -1,0 +1,6 @@
+//! Section VMs driven without an engine.
+
+mod support;
+
+mod environment;
+mod limits;

@@ -1,0 +1,71 @@
+//! Runs Lua text in a section VM and answers nothing: every test here stays inside the VM.
+
+use std::sync::Arc;
+
+use runvil_lua::envelope;
+use runvil_lua::models::Models;
+use runvil_lua::program::Compiler;
+use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
+use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
+use serde_json::{Value, json};
+
+pub struct NoHeadings;
+
+impl Headings for NoHeadings {
+    fn items(&self, reference: &str) -> Result<Vec<String>, String> {
+        Err(format!("section heading `{reference}` not found; available sections: "))
+    }
+}
+
+pub fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
+    Arc::new(Environment {
+        models: Models::new(Vec::new(), false),
+        cancel,
+        nonce: envelope::nonce(1),
+        seed: 1,
+        memory_bytes,
+        log_events: 1024,
+        ui: None,
+    })
+}
+
+pub fn params(var: Value) -> SectionParams {
+    SectionParams {
+        name: "Only".to_owned(),
+        sys: vec![("id", json!("0.1")), ("section_name", json!("Only"))],
+        var,
+        args: "the args".to_owned(),
+        argv: Some(json!({"query": "papers", "items": ["a", "b"], "none": null})),
+        argv_in_prose: Some(json!({"query": "papers"})),
+        is_h1: false,
+        headings: Arc::new(NoHeadings),
+    }
+}
+
+pub const MEMORY: usize = 64 << 20;
+
+pub fn vm() -> SectionVm {
+    SectionVm::new(environment(MEMORY, CancelFlag::default()), params(json!({}))).unwrap()
+}
+
+/// Runs one block of `vm`.
+pub fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
+    let program = Compiler::new().compile(source, "section `Only` prologue", 11).unwrap();
+    match vm.start(&program, prose) {
+        Turn::Ended(end) => end,
+        Turn::Waiting(request) => panic!("waits for {request:?}"),
+    }
+}
+
+/// The text a block returns.
+pub fn run(source: &str) -> String {
+    returned(block(&mut vm(), source, ""))
+}
+
+pub fn returned(end: BlockEnd) -> String {
+    match end {
+        BlockEnd::Returned(text) => text.unwrap_or_else(|| "<nothing>".to_owned()),
+        BlockEnd::Jumped(target) => format!("<jump {target}>"),
+        BlockEnd::Failed(failure) => format!("<failed {}: {}>", failure.failure.kind(), failure.message),
+    }
+}

@@ -1,0 +1,63 @@
+"""Runvil: an engine for conversations with language models.
+
+import runvil
+
+prompt = runvil.Prompt.load("chat.md")
+model = runvil.Model("qwen3-8b", context=32768, broker=runvil.HttpBroker("http://127.0.0.1:8080/v1"))
+print(runvil.run(prompt, models=model).text)
+"""
+
+from runvil._native import Event, __version__, classify
+from runvil.broker import Broker, Request
+from runvil.errors import (
+    ConfigError,
+    Location,
+    ModelError,
+    ParseError,
+    RepliesError,
+    RunCancelled,
+    RunError,
+    ToolError,
+)
+from runvil.host import Fragment, Host
+from runvil.http import HttpBroker
+from runvil.limits import Limits
+from runvil.model import Model
+from runvil.packs import Pack, Tool, tool
+from runvil.prompt import Prompt
+from runvil.reply import Reply
+from runvil.runs import Result, RunHandle, RunOptions, run, run_async, start
+from runvil.scripted import ScriptedBroker
+
+__all__ = [
+    "Broker",
+    "ConfigError",
+    "Event",
+    "Fragment",
+    "Host",
+    "HttpBroker",
+    "Limits",
+    "Location",
+    "Model",
+    "ModelError",
+    "Pack",
+    "ParseError",
+    "Prompt",
+    "RepliesError",
+    "Reply",
+    "Request",
+    "Result",
+    "RunCancelled",
+    "RunError",
+    "RunHandle",
+    "RunOptions",
+    "ScriptedBroker",
+    "Tool",
+    "ToolError",
+    "__version__",
+    "classify",
+    "run",
+    "run_async",
+    "start",
+    "tool",
+]

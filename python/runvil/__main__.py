@@ -1,0 +1,7 @@
+"""`python -m runvil`."""
+
+import sys
+
+from runvil.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,180 @@
+"""The exceptions of Runvil.
+
+Few classes; what exactly went wrong is told by `kind`. No message holds a key, a header or a provider's own words:
+those are in `detail`, which is never printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runvil._native import Problem
+
+MODEL_ERROR_KINDS = (
+    "ContextOverflow",
+    "RateLimited",
+    "QuotaExhausted",
+    "Overloaded",
+    "Refused",
+    "Timeout",
+    "Transport",
+    "ServerError",
+    "Rejected",
+    "MalformedResponse",
+    "EmptyReply",
+    "Unavailable",
+)
+"""Every kind a `ModelError` can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a prompt: `line` and `column` are 1-based."""
+
+    path: str
+    line: int
+    column: int | None = None
+
+    def __str__(self) -> str:
+        column = "" if self.column is None else f":{self.column}"
+        return f"{self.path}:{self.line}{column}"
+
+
+class ParseError(Exception):
+    """A prompt document that cannot be read.
+
+    Attributes:
+        kind: `Frontmatter`, `Structure`, `Fence`, `List` or `Lua`: the kind of the first problem.
+        message: What is wrong, for the first problem.
+        line: The 1-based line of the first problem, when it has one.
+        column: The 1-based column (in bytes) of the first problem, when it has one.
+        problems: Every problem found, the first one included.
+        path: The file, when the prompt came from one.
+    """
+
+    def __init__(self, problems: Sequence[Problem], path: str | None = None) -> None:
+        first = problems[0]
+        super().__init__(first.message)
+        self.kind = first.kind
+        self.message = first.message
+        self.line = first.line
+        self.column = first.column
+        self.problems = list(problems)
+        self.path = path
+
+    def __str__(self) -> str:
+        return "\n".join(problem_text(problem, self.path) for problem in self.problems)
+
+
+def problem_text(problem: Problem, path: str | None) -> str:
+    """A problem on one line: `path:line:column: kind: message`."""
+    place = ":".join(str(part) for part in (path or "<prompt>", problem.line, problem.column) if part is not None)
+    return f"{place}: {problem.kind}: {problem.message}"
+
+
+class RunError(Exception):
+    """A run that failed.
+
+    Attributes:
+        kind: The run error kind, such as `Lua`, `Completion` or `ContextExhausted`.
+        message: The error text.
+        reason: Why the context was exhausted: `precheck`, `provider` or the compactor's own word.
+        finish_reason: The finish reason of an empty reply, when the provider sent one.
+        name: The tool or label the error is about.
+        location: Where in the prompt, when that is known.
+        parse_kind: The kind of parse error, for kind `Parse`.
+        detail: The provider's own words, for a failed model call. Not part of the message.
+        status: The HTTP status, for a failed model call.
+        turns: How many replies the run had received.
+        usage: The sums of the token counts that the replies reported.
+
+    `__cause__` is the exception behind it when a broker, a tool or a hook raised one.
+    """
+
+    def __init__(self, kind: str, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.reason: str | None = fields.get("reason")
+        self.finish_reason: str | None = fields.get("finish_reason")
+        self.name: str | None = fields.get("name")
+        self.location: Location | None = fields.get("location")
+        self.parse_kind: str | None = fields.get("parse_kind")
+        self.detail: str | None = fields.get("detail")
+        self.status: int | None = fields.get("status")
+        self.turns: int = fields.get("turns", 0)
+        self.usage: dict[str, int] = fields.get("usage", {})
+
+    @classmethod
+    def from_outcome(cls, error: Mapping[str, Any], turns: int, usage: Mapping[str, int]) -> RunError:
+        """Builds the exception from the engine's error value."""
+        fields = dict(error)
+        location = fields.pop("location", None)
+        return cls(**fields, location=location and Location(**location), turns=turns, usage=dict(usage))
+
+    def __str__(self) -> str:
+        place = "" if self.location is None else f" (at {self.location})"
+        return f"{self.kind}: {self.message}{place}"
+
+
+class RunCancelled(Exception):  # noqa: N818 - a cancelled run is an outcome, not an error
+    """A run that was cancelled: by its handle, by its deadline, or by Ctrl-C.
+
+    Attributes:
+        turns: How many replies the run had received.
+        usage: The sums of the token counts that the replies reported.
+    """
+
+    def __init__(
+        self, message: str = "the run was cancelled", turns: int = 0, usage: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.turns = turns
+        self.usage = dict(usage or {})
+
+
+class ModelError(Exception):
+    """A model call that failed. A broker raises it; any other exception counts as kind `Transport`.
+
+    Args:
+        kind: One of the twelve names in `runvil.errors.MODEL_ERROR_KINDS`.
+        status: The HTTP status, when there was one.
+        detail: The provider's own words. They reach `RunError.detail` and nothing else.
+        note: Your own words, appended to the fixed text of the kind. The prompt's Lua can read them.
+    """
+
+    def __init__(
+        self, kind: str, status: int | None = None, detail: str | None = None, note: str | None = None
+    ) -> None:
+        if kind not in MODEL_ERROR_KINDS:
+            raise ValueError(f"unknown model error kind {kind!r}; known kinds: {', '.join(MODEL_ERROR_KINDS)}")
+        super().__init__(kind, status)
+        self.kind = kind
+        self.status = status
+        self.detail = detail
+        self.note = note
+
+    def __reduce__(self) -> tuple[type[ModelError], tuple[str, int | None, str | None, str | None]]:
+        return type(self), (self.kind, self.status, self.detail, self.note)
+
+    def __str__(self) -> str:
+        # Imported late: the extension module imports this file.
+        from runvil._native import failure_text
+
+        return failure_text(self.kind, self.status, self.note)
+
+
+class ToolError(Exception):
+    """A tool call that failed, with a text the model may read."""
+
+
+class ConfigError(Exception):
+    """A `runvil.toml` that cannot be used. The message names the file, the key and, where it is known, the line."""
+
+
+class RepliesError(Exception):
+    """A file of scripted replies that cannot be used. The message names the file and the line."""

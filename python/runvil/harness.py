@@ -1,0 +1,122 @@
+"""The driver: performs what a run asks for and hands the answers back. It knows no rule of the language."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from runvil.threads import step_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from runvil._native import Effect, Event, Outcome, Run
+
+Answer: TypeAlias = tuple[str, Any]
+DROPPED: Answer = ("dropped", None)
+GRACE = 0.5
+"""Seconds that cancelled work may take to clean up after itself."""
+
+
+class Harness:
+    """Drives one run to its end.
+
+    Effects are performed concurrently, each as a task of its own, and their answers go back in the order they arrive.
+    Steps run on worker threads, so busy Lua holds up neither the event loop nor other runs.
+
+    Args:
+        run: The state machine.
+        perform: Does the work of one effect. An exception it raises cancels the run and comes out of `drive`.
+        on_events: Called with the events of each step.
+        on_answer: Called with each effect and its answer, before the run sees it.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        perform: Callable[[Effect], Awaitable[Answer]],
+        on_events: Callable[[Sequence[Event]], None],
+        on_answer: Callable[[Effect, Answer], None],
+    ) -> None:
+        self._run = run
+        self._perform = perform
+        self._on_events = on_events
+        self._on_answer = on_answer
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[asyncio.Task[Answer], Effect] = {}
+        self._stopping: set[asyncio.Task[Answer]] = set()
+        self._answers: asyncio.Queue[tuple[Effect, Answer]] = asyncio.Queue()
+        self._cancelled = False
+        self._failure: BaseException | None = None
+
+    def cancel(self) -> None:
+        """Cancels the run and stops its work. May be called from any thread, at any time, more than once."""
+        self._run.cancel()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the run has ended
+            self._loop.call_soon_threadsafe(self._stop)
+
+    async def drive(self) -> Outcome:
+        """Steps the run until it is done. Cancel the run with `cancel`, not by cancelling this coroutine."""
+        while True:
+            step = await self._loop.run_in_executor(step_workers(), self._run.step)
+            self._guarded(self._on_events, step.events)
+            if step.outcome is not None:
+                break
+            for effect in step.effects:
+                task = self._loop.create_task(self._as_coroutine(effect))
+                self._pending[task] = effect
+                task.add_done_callback(self._finish)
+            if self._cancelled or self._run.decided:
+                self._drop_all()
+            await self._resume_with_answers()
+        if self._stopping:
+            await asyncio.wait(self._stopping, timeout=GRACE)
+        if self._failure is not None:
+            raise self._failure
+        return step.outcome
+
+    async def _as_coroutine(self, effect: Effect) -> Answer:
+        return await self._perform(effect)
+
+    async def _resume_with_answers(self) -> None:
+        """Waits for an answer and hands it over, along with all others that have arrived."""
+        effect, answer = await self._answers.get()
+        while True:
+            self._guarded(self._on_answer, effect, answer)
+            self._run.resume(effect.id, answer)
+            if self._answers.empty():
+                return
+            effect, answer = self._answers.get_nowait()
+
+    def _finish(self, task: asyncio.Task[Answer]) -> None:
+        self._stopping.discard(task)
+        error = None if task.cancelled() else task.exception()
+        effect = self._pending.pop(task, None)
+        if effect is None:  # dropped before: the run has its answer
+            return
+        if error is not None:
+            self._fail(error)
+        self._answers.put_nowait((effect, DROPPED if task.cancelled() or error is not None else task.result()))
+
+    def _stop(self) -> None:
+        self._cancelled = True
+        self._drop_all()
+
+    def _drop_all(self) -> None:
+        pending, self._pending = self._pending, {}
+        for task, effect in pending.items():
+            self._stopping.add(task)
+            task.cancel()
+            self._answers.put_nowait((effect, DROPPED))
+
+    def _guarded(self, observer: Callable[..., None], *args: Any) -> None:
+        """Calls an observer; an exception it raises ends the run instead of breaking the driver."""
+        try:
+            observer(*args)
+        except Exception as error:  # noqa: BLE001 - it is raised again when the run has ended
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.cancel()

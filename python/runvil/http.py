@@ -1,0 +1,111 @@
+"""The broker for OpenAI-compatible servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runvil import _native
+from runvil.broker import Broker
+from runvil.reply import BackendReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from runvil.broker import Request
+
+
+class HttpBroker(Broker):
+    """Sends requests to one OpenAI-compatible server.
+
+    Failures that may pass (rate limits, overload, server faults, broken connections, no first byte in time) are tried
+    again, before the first piece of text only.
+
+    Args:
+        base_url: The address that `/chat/completions` is appended to, such as `http://127.0.0.1:8080/v1`.
+        api_key: The key, sent as a bearer token. It is kept in the native client alone: no attribute or repr shows it.
+        headers: Further request headers.
+        extra_body: Further fields of every request body.
+        timeout: Seconds to wait for each next part of an answer.
+        connect_timeout: Seconds to wait for a connection.
+        retries: How many times a request is tried again.
+        max_tokens_field: The body field for a reply's token limit: `max_tokens` or `max_completion_tokens`.
+        stream: Whether to ask for the answer in pieces.
+        stream_usage: Whether to ask for token counts in a streamed answer.
+        thinking_field: Where a switchable model's thinking goes, as a dotted path such as
+            `chat_template_kwargs.enable_thinking`; None sends it nowhere.
+        max_response_bytes: The largest answer that is read, in bytes.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        timeout: float = 120.0,
+        connect_timeout: float = 10.0,
+        retries: int = 2,
+        max_tokens_field: str = "max_tokens",
+        stream: bool = True,
+        stream_usage: bool = True,
+        thinking_field: str | None = None,
+        max_response_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        self.base_url = base_url
+        self._client = _native.HttpClient(
+            base_url,
+            api_key=api_key,
+            headers=None if headers is None else dict(headers),
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            retries=retries,
+            max_response_bytes=max_response_bytes,
+        )
+        self._extra_body = dict(extra_body or {})
+        self._max_tokens_field = max_tokens_field
+        self._stream = stream
+        self._stream_usage = stream_usage
+        self._thinking_path = thinking_field.split(".") if thinking_field else []
+
+    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> BackendReply:
+        """Sends the request and reads the answer."""
+        reply = await self._client.complete(request.body(**self._fields(request)), on_fragment)
+        return BackendReply(**reply)
+
+    def _fields(self, request: Request) -> dict[str, Any]:
+        """The body's fields besides messages, model and temperature."""
+        options = request.options
+        fields: dict[str, Any] = {"max_tokens": None, self._max_tokens_field: options.get("max_tokens")}
+        if self._stream:
+            fields["stream"] = True
+            if self._stream_usage:
+                fields["stream_options"] = {"include_usage": True}
+        fields |= self._extra_body
+        thinking = options.get("thinking")
+        if thinking is not None and self._thinking_path:
+            _set_path(fields, self._thinking_path, thinking)
+        return fields
+
+    def __repr__(self) -> str:
+        return f"HttpBroker({_without_credentials(self.base_url)!r})"
+
+
+def _set_path(fields: dict[str, Any], path: list[str], value: Any) -> None:
+    """Sets a nested field, copying each table on the way so that no other request sees the change."""
+    *parents, last = path
+    for name in parents:
+        inner = fields.get(name)
+        fields[name] = dict(inner) if isinstance(inner, dict) else {}
+        fields = fields[name]
+    fields[last] = value
+
+
+def _without_credentials(url: str) -> str:
+    """The URL without a user name, a password, a query or a fragment."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "", url
+    authority, slash, path = rest.partition("/")
+    host = authority.rpartition("@")[2]
+    return f"{scheme}{separator}{host}{slash}{path.partition('?')[0].partition('#')[0]}"

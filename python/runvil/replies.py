@@ -1,0 +1,310 @@
+"""The format of scripted replies: what one line may hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from runvil import _native
+from runvil.errors import ModelError, RepliesError
+from runvil.packs import SEGMENT_RULE, is_segment
+from runvil.reply import BackendReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_USAGE = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "cached_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Which requests a line fits: those of the role, and those with the text in a message."""
+
+    role: str | None
+    contains: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed model call: an HTTP answer, an error inside a started stream, or a broken connection."""
+
+    status: int | None
+    body: str
+    transport: str | None
+    streamed: bool
+
+    def to_exception(self) -> ModelError:
+        """The exception a broker raises for it."""
+        if self.transport is not None:
+            return ModelError("Transport", detail=self.transport)
+        kind = _native.classify(self.status, self.body, self.streamed)
+        return ModelError(kind, status=self.status, detail=self.body or None)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLine:
+    """A model answer: a reply or a failure. `delay` is seconds."""
+
+    reply: BackendReply | None
+    error: Failure | None
+    fragments: list[str] | None
+    delay: float
+    when: When | None
+
+    def pieces(self) -> list[str]:
+        """What arrives bit by bit: the fragments, else the whole text at once."""
+        if self.fragments is not None:
+            return self.fragments
+        return [self.reply.text] if self.reply is not None and self.reply.text else []
+
+
+@dataclass(frozen=True, slots=True)
+class PackLine:
+    """A pack and its tools' declarations by name."""
+
+    name: str
+    tools: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLine:
+    """The answer to one call of a tool. `delay` is seconds."""
+
+    tool: str
+    result: Any
+    error: str | None
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class UserLine:
+    """What the user types."""
+
+    text: str
+
+
+Line: TypeAlias = AnswerLine | PackLine | ToolLine | UserLine
+
+
+def parse_line(text: str, where: str) -> Line:
+    """Reads one line. `where` names it in errors, as `file:line`.
+
+    Raises:
+        RepliesError: The line is not valid.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+    except RecursionError:
+        raise RepliesError(f"{where}: the line is nested too deeply") from None
+    except ValueError as error:
+        raise RepliesError(f"{where}: not valid JSON: {error}") from None
+    line = _Fields(value, where, "the line")
+    for key, read in _READERS.items():
+        if key in line.values:
+            return read(line)
+    return _read_answer(line)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return values
+
+
+class _Fields:
+    """An object of the line, read field by field; what is left over is an unknown key."""
+
+    def __init__(self, values: Any, where: str, what: str) -> None:
+        if not isinstance(values, dict):
+            raise RepliesError(f"{where}: {what} must be an object, got {_json_type(values)}")
+        self.values: dict[str, Any] = values
+        self._known: list[str] = []
+        self._where = where
+        self._what = what
+
+    def fail(self, message: str) -> RepliesError:
+        return RepliesError(f"{self._where}: {message}")
+
+    def take(self, key: str, wanted: str, test: Callable[[Any], bool], *, null: bool = False) -> Any:
+        """The value of a key, None when it is absent (or null, where that is allowed)."""
+        self._known.append(key)
+        if key not in self.values or (null and self.values[key] is None):
+            return None
+        value = self.values[key]
+        if not test(value):
+            raise self.fail(f'"{key}" must be {wanted}, got {_json_type(value)}')
+        return value
+
+    def text(self, key: str, *, null: bool = False) -> str | None:
+        value: str | None = self.take(key, "a string", lambda value: isinstance(value, str), null=null)
+        return value
+
+    def required_text(self, key: str) -> str:
+        value = self.text(key)
+        if value is None:
+            raise self.fail(f'{self._what} needs "{key}"')
+        return value
+
+    def flag(self, key: str) -> bool:
+        return self.take(key, "true or false", lambda value: isinstance(value, bool)) or False
+
+    def objects(self, key: str, what: str) -> list[_Fields] | None:
+        values = self.take(key, "a list", lambda value: isinstance(value, list), null=True)
+        return None if values is None else [_Fields(value, self._where, what) for value in values]
+
+    def object(self, key: str, *, null: bool = False) -> _Fields | None:
+        value = self.take(key, "an object", lambda value: isinstance(value, dict), null=null)
+        return None if value is None else _Fields(value, self._where, f'"{key}"')
+
+    def delay(self) -> float:
+        """`delay_ms` in seconds."""
+        value = self.take(
+            "delay_ms", "a number of milliseconds, 0 or more", lambda value: _is_number(value) and value >= 0
+        )
+        return (value or 0) / 1000
+
+    def finish(self) -> None:
+        unknown = [key for key in self.values if key not in self._known]
+        if unknown:
+            raise self.fail(f'{self._what} has the unknown key "{unknown[0]}"; keys: {", ".join(self._known)}')
+
+
+def _read_pack(line: _Fields) -> PackLine:
+    name = line.required_text("pack")
+    tools: dict[str, dict[str, Any]] = {}
+    for tool in line.objects("tools", "a tool") or []:
+        tool_name = tool.required_text("name")
+        if tool_name in tools:
+            raise line.fail(f'pack "{name}" has two tools named "{tool_name}"')
+        parameters = tool.take("parameters", "an object", lambda value: isinstance(value, dict))
+        tools[tool_name] = {
+            "description": tool.text("description") or "",
+            "parameters": {"type": "object", "properties": {}} if parameters is None else parameters,
+            "trusted": tool.flag("trusted"),
+            "structured": tool.flag("structured"),
+        }
+        tool.finish()
+    line.finish()
+    for what, checked in [("pack", name), *(("tool", tool_name) for tool_name in tools)]:
+        if not is_segment(checked):
+            raise line.fail(f'invalid {what} name "{checked}": {SEGMENT_RULE}')
+    return PackLine(name, tools)
+
+
+def _read_tool(line: _Fields) -> ToolLine:
+    tool = line.required_text("tool")
+    if tool.count("/") != 1:
+        raise line.fail(f'"tool" must be a path of a pack and a tool, such as "web/search", got "{tool}"')
+    error = line.text("error")
+    result = line.take("result", "a value", lambda value: value is not None)
+    delay = line.delay()
+    line.finish()
+    if (result is None) == (error is None):
+        raise line.fail('a tool line needs either "result" or "error"')
+    return ToolLine(tool, result, error, delay)
+
+
+def _read_user(line: _Fields) -> UserLine:
+    text = line.required_text("user")
+    line.finish()
+    return UserLine(text)
+
+
+_READERS: dict[str, Callable[[_Fields], Line]] = {"pack": _read_pack, "tool": _read_tool, "user": _read_user}
+
+
+def _read_answer(line: _Fields) -> AnswerLine:
+    reply = BackendReply(
+        text=line.text("text", null=True),
+        tool_calls=_read_calls(line),
+        finish_reason=line.text("finish_reason", null=True),
+        usage=_read_usage(line),
+        reasoning=line.text("reasoning", null=True),
+        model=line.text("model", null=True),
+    )
+    fragments = line.take("fragments", "a list of strings", _is_texts)
+    delay = line.delay()
+    error = _read_error(line, fragments is not None)
+    when = _read_when(line)
+    line.finish()
+    if error is not None:
+        held = [
+            key for key in ("text", "tool_calls", "finish_reason", "usage", "reasoning", "model") if key in line.values
+        ]
+        if held:
+            raise line.fail(f'"error" cannot stand beside "{held[0]}": a line is a reply or a failure')
+        return AnswerLine(None, error, fragments, delay, when)
+    if fragments is not None:
+        joined = "".join(fragments)
+        if reply.text is not None and reply.text != joined:
+            raise line.fail('"fragments" joined must give "text"')
+        reply.text = joined
+    return AnswerLine(reply, None, fragments, delay, when)
+
+
+def _read_calls(line: _Fields) -> list[dict[str, Any]] | None:
+    calls = line.objects("tool_calls", "a tool call")
+    if calls is None:
+        return None
+    read = []
+    for call in calls:
+        name, identifier = call.text("name"), call.text("id")
+        arguments = call.take("arguments", "an object or a string", lambda value: isinstance(value, dict | str))
+        call.finish()
+        read.append({"id": identifier or "", "name": name or "", "arguments": arguments})
+    return read
+
+
+def _read_usage(line: _Fields) -> dict[str, int] | None:
+    usage = line.object("usage", null=True)
+    if usage is None:
+        return None
+    counts = {key: usage.take(key, "a whole number, 0 or more", _is_count, null=True) for key in _USAGE}
+    usage.finish()
+    return {key: count for key, count in counts.items() if count is not None}
+
+
+def _read_error(line: _Fields, streamed: bool) -> Failure | None:
+    error = line.object("error")
+    if error is None:
+        return None
+    status = error.take("status", "an HTTP status", lambda value: _is_count(value) and 100 <= value <= 599)
+    body, transport = error.text("body"), error.text("transport")
+    error.finish()
+    if transport is not None and (status is not None or body is not None):
+        raise line.fail('"transport" cannot stand beside "status" or "body"')
+    if status is None and body is None and transport is None:
+        raise line.fail('"error" needs "status", "body" or "transport"')
+    if status is not None and streamed:
+        raise line.fail('an "error" with a "status" comes before any of the answer: leave out "fragments" or "status"')
+    return Failure(status, body or "", transport, streamed=status is None)
+
+
+def _read_when(line: _Fields) -> When | None:
+    when = line.object("when")
+    if when is None:
+        return None
+    role, contains = when.text("role"), when.text("contains")
+    when.finish()
+    if role is None and contains is None:
+        raise line.fail('"when" needs "role" or "contains"')
+    return When(role, contains)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # NaN is no number
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), f"the number {value}")
