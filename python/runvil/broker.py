@@ -50,6 +50,11 @@ class Request:
         return self._native.origin
 
     @property
+    def conversation(self) -> str | None:
+        """The id of the message list that is sent; None for an inference, which has none."""
+        return self._native.conversation
+
+    @property
     def section(self) -> str:
         """The heading of the section that asks."""
         return self._native.section

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +83,21 @@ class Effects:
 
     async def _round(self, native: _native.RoundRequest) -> Answer:
         request = Request(native)
-        broker = self._models[native.role].broker if native.role is not None else self._raw_broker
         for sink in self.request_sinks:
             sink(request)
+        live = _LiveText(self._host, request) if self._wants_fragments and request.origin == "chat" else None
+        try:
+            return await self._ask(request, live)
+        finally:
+            if live is not None and live.failure is not None:
+                raise live.failure
+
+    async def _ask(self, request: Request, live: _LiveText | None) -> Answer:
+        broker = self._raw_broker if request.role is None else self._models[request.role].broker
         try:
             if broker is None:
                 raise ModelError("Unavailable", note="no broker serves model ids that the prompt names")
-            reply = await call_user_code(broker.complete, request, self._fragment_sink(request))
+            reply = await call_user_code(broker.complete, request, live)
             if not isinstance(reply, Reply):
                 raise TypeError(f"a broker's complete must return a runvil.Reply, got {type(reply).__name__}")
         except ModelError as error:
@@ -104,22 +113,6 @@ class Effects:
         _log.info("model request failed: %s", failure.kind)
         fields = {"kind": failure.kind, "status": failure.status, "note": failure.note, "detail": failure.detail}
         return "model_failure", fields
-
-    def _fragment_sink(self, request: Request) -> Callable[[str], None] | None:
-        """Takes pieces of text, from any thread: they reach the Host in order, on the loop's thread."""
-        if not self._wants_fragments or request.origin != "chat":
-            return None
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def deliver(text: str) -> None:
-            if task is None or not (task.cancelled() or task.cancelling()):
-                self._host.on_fragment(Fragment(request.section, request.round, text))
-
-        def sink(text: str) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
-                loop.call_soon_threadsafe(deliver, text)
-
-        return sink
 
     async def _tool_call(self, path: str, arguments: Mapping[str, Any]) -> Answer:
         tool = self._tools.get(path)
@@ -153,6 +146,38 @@ class Effects:
             self._causes.append((message, error))
             return "input_failure", {"message": message}
         return ("input_unavailable", None) if text is None else ("user_input", {"text": text})
+
+
+class _LiveText:
+    """What a broker calls with pieces of text, from any thread. They reach the Host in order, on the loop's thread.
+
+    Attributes:
+        failure: What the hook raised, which stops the request.
+    """
+
+    def __init__(self, host: Host, request: Request) -> None:
+        self.failure: Exception | None = None
+        self._host = host
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._thread = threading.get_ident()
+
+    def __call__(self, text: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._deliver(text)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+            self._loop.call_soon_threadsafe(self._deliver, text)
+
+    def _deliver(self, text: str) -> None:
+        if self.failure is not None or self._task is None or self._task.cancelled() or self._task.cancelling():
+            return
+        try:
+            self._host.on_fragment(Fragment(self._request.section, self._request.round, text))
+        except Exception as error:  # noqa: BLE001 - a hook may raise anything; the round raises it
+            self.failure = error
+            self._task.cancel()
 
 
 def overrides(host: Host, hook: str) -> bool:

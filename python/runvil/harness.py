@@ -84,7 +84,11 @@ class Harness:
         effect, answer = await self._answers.get()
         while True:
             self._guarded(self._on_answer, effect, answer)
-            self._run.resume(effect.id, answer)
+            try:
+                self._run.resume(effect.id, answer)
+            except Exception as error:  # noqa: BLE001 - an answer the engine cannot take ends the run, not the driver
+                self._fail(error)
+                self._run.resume(effect.id, DROPPED)
             if self._answers.empty():
                 return
             effect, answer = self._answers.get_nowait()

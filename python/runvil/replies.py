@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from runvil import _native
 from runvil.errors import ModelError, RepliesError
-from runvil.packs import SEGMENT_RULE, is_segment
+from runvil.packs import SEGMENT_RULE, is_segment, to_json
 from runvil.reply import BackendReply
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ def parse_line(text: str, where: str) -> Line:
         raise RepliesError(f"{where}: the line is nested too deeply") from None
     except ValueError as error:
         raise RepliesError(f"{where}: not valid JSON: {error}") from None
+    if "\\ud" in text.lower() and not _is_unicode(value):
+        raise RepliesError(f"{where}: the line has half of a surrogate pair, which no text can hold")
     line = _Fields(value, where, "the line")
     for key, read in _READERS.items():
         if key in line.values:
@@ -291,6 +293,14 @@ def _read_when(line: _Fields) -> When | None:
     if role is None and contains is None:
         raise line.fail('"when" needs "role" or "contains"')
     return When(role, contains)
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        to_json(value).encode()
+    except ValueError:
+        return False
+    return True
 
 
 def _is_number(value: Any) -> bool:

@@ -54,7 +54,7 @@ class Reply:
             "text": self.text,
             "tool_calls": calls,
             "finish_reason": self.finish_reason,
-            "usage": {name: count for name, count in (self.usage or {}).items() if count is not None},
+            "usage": self.usage and {name: count for name, count in self.usage.items() if count is not None},
             "reasoning": self.reasoning,
             "model": self.model,
             "metrics": None if self.metrics is None else dict(self.metrics),

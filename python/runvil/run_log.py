@@ -6,9 +6,11 @@ none of a provider's own words ever reach it.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from runvil.jsonl import LineFile
+from runvil.packs import to_json
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +27,7 @@ class RunLog:
     def __init__(self, path: str | os.PathLike[str], execution: str) -> None:
         self._lines = LineFile(path)
         self._execution = execution
-        self._sent: dict[str, list[dict[str, Any]]] = {}  # by section, until it is entered again
+        self._sent: dict[str, list[bytes]] = {}
 
     def parameters(self, fields: Mapping[str, Any]) -> None:
         """Writes the first line: what the run started from."""
@@ -35,8 +37,6 @@ class RunLog:
         """Writes the events of a step, in order."""
         for event in events:
             self._lines.write_json(event.to_json().encode())
-            if event.kind == "section_started":
-                self._sent.pop(event.to_dict()["section"], None)
 
     def request(self, request: Request) -> None:
         """Writes what a request adds to the one before it on its message list.
@@ -46,9 +46,10 @@ class RunLog:
         """
         messages = request.messages
         kept = 0
-        if request.origin == "chat":
-            kept = _shared_start(self._sent.get(request.section, []), messages)
-            self._sent[request.section] = messages
+        if request.conversation is not None:
+            digests = [blake2b(to_json(message).encode(), digest_size=16).digest() for message in messages]
+            kept = _shared_start(self._sent.get(request.conversation, []), digests)
+            self._sent[request.conversation] = digests
         line = {"kind": "chat", "execution": self._execution, "section": request.section, "round": request.round}
         line |= {"origin": request.origin, "model": request.model, "from": kept + 1, "messages": messages[kept:]}
         self._lines.write(line)
@@ -68,7 +69,7 @@ class RunLog:
         self._lines.close()
 
 
-def _shared_start(earlier: list[dict[str, Any]], later: list[dict[str, Any]]) -> int:
+def _shared_start(earlier: list[bytes], later: list[bytes]) -> int:
     """How many messages two requests have in common from their start."""
     pairs = zip(earlier, later, strict=False)
     return next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(earlier), len(later)))

@@ -272,11 +272,14 @@ class _Plan:
         raw_broker = options.get("broker") or (other.broker if other is not None else None)
         packs = _checked_packs(options.get("packs", ()))
         host = options.get("host") or Host()
+        deadline = options.get("deadline")
+        if deadline is not None and not deadline > 0:
+            raise ValueError(f"deadline must be a positive number of seconds, got {deadline}")
         execution = options.get("execution") or uuid.uuid4().hex
         params = _params(args, bound, packs, execution, raw_broker is not None, options)
         native = _native.Run(prompt._native, params)
         effects = Effects(bound, raw_broker, packs, host, prompt.path)
-        plan = cls(native, effects, execution, options.get("deadline"))
+        plan = cls(native, effects, execution, deadline)
         plan._open_files(prompt, params, packs, options)
         if overrides(host, "on_event"):
             plan.event_sinks.append(functools.partial(_tell, host))
@@ -326,6 +329,9 @@ def _params(
         raise TypeError(f"seed must be an integer, got {type(seed).__name__}")
     elif not 0 <= seed < 2**64:
         raise ValueError(f"seed must be between 0 and {2**64 - 1}, got {seed}")
+    limits = options.get("limits") or Limits()
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits must be a runvil.Limits, got {type(limits).__name__}")
     started_at = options.get("started_at") or datetime.now(UTC)
     return {
         "args": args,
@@ -336,7 +342,7 @@ def _params(
         "raw_models": raw_models,
         "packs": [pack.to_dict() for pack in packs],
         "debug": bool(options.get("debug", False)),
-        **(options.get("limits") or Limits()).to_dict(),
+        **limits.to_dict(),
     }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from runvil.broker import Request
     from runvil.replies import Line, When
+    from runvil.reply import BackendReply
 
 
 class ScriptedBroker(Broker):
@@ -79,7 +80,7 @@ class ScriptedBroker(Broker):
             for name, tools in script.packs.items()
         ]
 
-    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> Any:
+    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> BackendReply:
         """Answers with the first unused line that fits the request."""
         line = self._take(request)
         if line.error is None or line.fragments is not None:

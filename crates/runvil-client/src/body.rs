@@ -53,7 +53,7 @@ impl Body {
     /// Waits a moment for the end of a body whose content is complete, so that its connection can be used again.
     pub(crate) async fn expect_end(mut self) {
         // What follows is of no use, whatever it is.
-        let _ = timeout(Duration::from_millis(25), self.read_to_end(&mut Vec::new())).await;
+        let _ = timeout(Duration::from_millis(50), self.read_to_end(&mut Vec::new())).await;
     }
 }
 

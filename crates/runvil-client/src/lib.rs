@@ -4,6 +4,18 @@
 //! [`Reply`](runvil_core::reply::Reply) or one [`ModelFailure`](runvil_core::failure::ModelFailure). Whether the server
 //! streams its answer or sends it whole, the caller sees the same reply.
 //!
+//! ```no_run
+//! use runvil_client::{Bytes, Client, ClientOptions};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(ClientOptions::new("http://127.0.0.1:8080/v1"))?;
+//! let body = r#"{"model": "qwen3-8b", "messages": [{"role": "user", "content": "hi"}], "stream": true}"#;
+//! let reply = client.complete(Bytes::from(body), |text| eprint!("{text}")).await?;
+//! assert!(!reply.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What the client decides
 //!
 //! - **Where a request goes.** To `{base_url}/chat/completions` and nowhere else: redirects are not followed, so that a

@@ -104,7 +104,7 @@ mod tests {
         let backoff = Backoff::default();
         let asked = |seconds| failed(FailureKind::RateLimited, true, Some(seconds)).delay(0, &backoff);
         assert_eq!(asked(0), Some(Duration::ZERO));
-        assert_eq!(asked(60), Some(Duration::from_secs(60)));
+        assert_eq!(asked(60), Some(Duration::from_mins(1)));
         assert_eq!(asked(61), None);
     }
 

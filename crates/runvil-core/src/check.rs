@@ -81,7 +81,7 @@ impl<'a> Given<'a> {
         write_content(&mut draft, &mut text, self.content, position)?;
         let tool_call_id = check_tool_call_id(role, self.tool_call_id, position)?;
         write_calls(&mut draft, &mut text, self.tool_calls, position)?;
-        draft.finish(&mut text, tool_call_id);
+        Draft::finish(&mut text, tool_call_id.map(Into::into));
         let meta = check_meta(self.meta, position)?;
         Ok(Record::own(&draft, text, &meta))
     }
@@ -99,7 +99,7 @@ fn write_content(
     position: usize,
 ) -> Result<(), ListError> {
     match content {
-        Some(Value::String(text)) => draft.text(out, text),
+        Some(Value::String(text)) => draft.text(out, text.as_str().into()),
         Some(Value::Array(parts)) if !parts.is_empty() => {
             for (index, part) in parts.iter().enumerate() {
                 write_part(draft, out, part, position, index + 1)?;
@@ -123,11 +123,13 @@ fn write_part(
     match kind {
         "text" => {
             let text = part.get("text").and_then(Value::as_str);
-            draft.text_part(out, text.ok_or_else(|| ListError::at_part(Code::TextPartInvalid, position, index))?);
+            let text = text.ok_or_else(|| ListError::at_part(Code::TextPartInvalid, position, index))?;
+            draft.text_part(out, text.into());
         }
         "image_url" => {
             let url = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
-            draft.image_part(out, url.ok_or_else(|| ListError::at_part(Code::ImagePartInvalid, position, index))?);
+            let url = url.ok_or_else(|| ListError::at_part(Code::ImagePartInvalid, position, index))?;
+            draft.image_part(out, url.into());
         }
         other => return Err(ListError::named_part(position, index, other)),
     }
@@ -167,8 +169,8 @@ fn write_calls(
         let id = string_field(call, "id").ok_or_else(|| refused(Code::CallIdNotString))?;
         let name = string_field(call, "name").ok_or_else(|| refused(Code::CallNameNotString))?;
         match call.get("arguments") {
-            None => draft.call(out, id, name, "{}"),
-            Some(arguments @ Value::Object(_)) => draft.call(out, id, name, &compact(arguments)),
+            None => draft.call(out, id.into(), name.into(), "{}"),
+            Some(arguments @ Value::Object(_)) => draft.call(out, id.into(), name.into(), &compact(arguments)),
             Some(_) => return Err(refused(Code::CallArgumentsNotTable)),
         }
     }

@@ -107,6 +107,14 @@ impl MessageList {
         Ok(())
     }
 
+    /// Adds a record whose placement was checked.
+    pub(crate) fn push_loaded(&mut self, record: Arc<Record>) {
+        if record.role() == Role::System {
+            self.leading.add(&record);
+        }
+        self.records.push(record);
+    }
+
     /// Checks the range of a replace: `1 <= first <= last + 1 <= len + 1`. Both bounds count from 1 and are inclusive.
     pub fn check_range(&self, first: i128, last: i128) -> Result<(usize, usize), ListError> {
         let refused = || ListError::range_out_of_bounds(first, last, self.len());

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::json::parse::RawString;
 use crate::json::string::push_escaped;
 use crate::role::Role;
 
@@ -43,6 +44,46 @@ pub(crate) enum Form {
     Parts,
 }
 
+/// A string that goes into a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Said<'a> {
+    /// As text.
+    Plain(&'a str),
+    /// As it stands in some JSON text.
+    Raw(RawString<'a>),
+}
+
+impl<'a> From<&'a str> for Said<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Plain(text)
+    }
+}
+
+impl<'a> From<RawString<'a>> for Said<'a> {
+    fn from(raw: RawString<'a>) -> Self {
+        Self::Raw(raw)
+    }
+}
+
+impl Said<'_> {
+    /// Bytes of the text.
+    fn len(self) -> usize {
+        match self {
+            Self::Plain(text) => text.len(),
+            Self::Raw(raw) => raw.decoded_len,
+        }
+    }
+
+    /// Appends the text in canonical form, without quotes.
+    pub(crate) fn push(self, out: &mut String) {
+        match self {
+            Self::Plain(text) => push_escaped(out, text),
+            Self::Raw(raw) if raw.canonical => out.push_str(raw.inside),
+            Self::Raw(raw) => push_escaped(out, &raw.decoded()),
+        }
+    }
+}
+
 /// A message while it is written, and the numbers that a record keeps about it.
 #[derive(Debug)]
 pub(crate) struct Draft {
@@ -73,25 +114,15 @@ impl Draft {
     }
 
     /// Writes string content.
-    pub(crate) fn text(&mut self, out: &mut String, text: &str) {
+    pub(crate) fn text(&mut self, out: &mut String, text: Said<'_>) {
         out.push('"');
-        if push_escaped(out, text) {
-            self.form = Form::Escaped;
-        }
-        out.push('"');
+        let start = out.len();
+        text.push(out);
         self.text_bytes = text.len();
-        self.end_content(out);
-    }
-
-    /// Writes string content that is canonical already and says `text_bytes` bytes.
-    pub(crate) fn canonical_text(&mut self, out: &mut String, inside: &str, text_bytes: usize) {
-        out.push('"');
-        out.push_str(inside);
-        out.push('"');
-        if text_bytes != inside.len() {
+        if out.len() - start != self.text_bytes {
             self.form = Form::Escaped;
         }
-        self.text_bytes = text_bytes;
+        out.push('"');
         self.end_content(out);
     }
 
@@ -101,18 +132,18 @@ impl Draft {
         self.form = Form::Parts;
     }
 
-    pub(crate) fn text_part(&mut self, out: &mut String, text: &str) {
+    pub(crate) fn text_part(&mut self, out: &mut String, text: Said<'_>) {
         self.part(out);
         out.push_str(TEXT_PART_OPEN);
-        push_escaped(out, text);
+        text.push(out);
         out.push_str(TEXT_PART_CLOSE);
         self.text_bytes += text.len();
     }
 
-    pub(crate) fn image_part(&mut self, out: &mut String, url: &str) {
+    pub(crate) fn image_part(&mut self, out: &mut String, url: Said<'_>) {
         self.part(out);
         out.push_str(IMAGE_PART_OPEN);
-        push_escaped(out, url);
+        url.push(out);
         out.push_str(IMAGE_PART_CLOSE);
     }
 
@@ -122,8 +153,9 @@ impl Draft {
         self.end_content(out);
     }
 
-    /// Writes one more tool call; `arguments` is canonical JSON text of an object.
-    pub(crate) fn call(&mut self, out: &mut String, id: &str, name: &str, arguments: &str) {
+    /// Writes one more tool call in its serialized form, the call as it is sent, which is what it counts in the
+    /// estimate. `arguments` is canonical JSON text of an object.
+    pub(crate) fn call(&mut self, out: &mut String, id: Said<'_>, name: Said<'_>, arguments: &str) {
         if self.call_count == 0 {
             out.push_str(CALLS_KEY);
             out.push('[');
@@ -131,7 +163,13 @@ impl Draft {
             out.push(',');
         }
         self.call_count += 1;
-        push_call(out, id, name, arguments);
+        out.push_str(CALL_OPEN);
+        id.push(out);
+        out.push_str(CALL_NAME);
+        name.push(out);
+        out.push_str(CALL_ARGUMENTS);
+        push_escaped(out, arguments);
+        out.push_str(CALL_CLOSE);
     }
 
     /// Ends the tool calls, if there are any.
@@ -143,31 +181,15 @@ impl Draft {
     }
 
     /// Writes the id of the answered call, if there is one, and ends the message.
-    pub(crate) fn finish(&self, out: &mut String, tool_call_id: Option<&str>) {
+    pub(crate) fn finish(out: &mut String, tool_call_id: Option<Said<'_>>) {
         if let Some(id) = tool_call_id {
             out.push_str(CALL_ID_KEY);
             out.push('"');
-            push_escaped(out, id);
+            id.push(out);
             out.push('"');
         }
         out.push('}');
     }
-
-    /// The message's length so far.
-    pub(crate) fn len(&self, out: &str) -> usize {
-        out.len() - self.start
-    }
-}
-
-/// The serialized form of a tool call, which is what it counts in the estimate: the call as it is sent.
-fn push_call(out: &mut String, id: &str, name: &str, arguments: &str) {
-    out.push_str(CALL_OPEN);
-    push_escaped(out, id);
-    out.push_str(CALL_NAME);
-    push_escaped(out, name);
-    out.push_str(CALL_ARGUMENTS);
-    push_escaped(out, arguments);
-    out.push_str(CALL_CLOSE);
 }
 
 /// Bytes of all calls in their serialized form, given the array that holds them.

@@ -97,12 +97,12 @@ fn looks_live(text: &str, info: &str) -> bool {
     text.starts_with("```") && !text.starts_with("````") && tag.eq_ignore_ascii_case("lua")
 }
 
-/// The offset behind the line that holds the byte before `offset`.
+/// The offset behind the line that holds the byte before `offset`. For Markdown a lone CR ends a line too.
 fn line_end(text: &str, offset: usize) -> usize {
-    if text[..offset].ends_with('\n') {
+    if text[..offset].ends_with(['\n', '\r']) {
         return offset;
     }
-    text[offset..].find('\n').map_or(text.len(), |at| offset + at + 1)
+    text[offset..].find(['\n', '\r']).map_or(text.len(), |at| offset + at + 1)
 }
 
 /// Puts the sections together and collects what is wrong with them.

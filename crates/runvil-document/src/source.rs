@@ -12,14 +12,25 @@ pub(crate) struct Source<'a> {
     /// The offset of the first byte behind a byte order mark.
     pub(crate) start: usize,
     line_starts: Vec<usize>,
+    /// The number of characters before every [`STRIDE`]th byte, so that a place in a long line is found without
+    /// counting from the line's start.
+    characters: Vec<usize>,
 }
+
+const STRIDE: usize = 256;
 
 impl<'a> Source<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let breaks = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
         let line_starts = std::iter::once(start).chain(breaks.map(|(offset, _)| offset + 1)).collect();
-        Self { text, start, line_starts }
+        let chunks = text.as_bytes().chunks(STRIDE).scan(0, |count, chunk| {
+            let before = *count;
+            *count += count_characters(chunk);
+            Some(before)
+        });
+        let characters = chunks.collect();
+        Self { text, start, line_starts, characters }
     }
 
     /// The 1-based line and column (in characters) of a byte offset.
@@ -27,9 +38,13 @@ impl<'a> Source<'a> {
         let offset = offset.clamp(self.start, self.text.len());
         let line = self.line_starts.partition_point(|&start| start <= offset);
         let start = self.line_starts[line - 1];
-        // An offset inside a character counts the characters before it.
-        let column = self.text.as_bytes()[start..offset].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
-        (line, column + 1)
+        (line, self.characters_before(offset) - self.characters_before(start) + 1)
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let chunk = (offset / STRIDE).min(self.characters.len().saturating_sub(1));
+        let counted = self.characters.get(chunk).copied().unwrap_or_default();
+        counted + count_characters(&self.text.as_bytes()[chunk * STRIDE..offset])
     }
 
     pub(crate) fn line(&self, offset: usize) -> usize {
@@ -45,6 +60,11 @@ impl<'a> Source<'a> {
         let (line, column) = self.location(span.start);
         Warning { message: message.into(), line, column, span }
     }
+}
+
+/// The number of characters that begin in these bytes.
+fn count_characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte & 0xC0 != 0x80).count()
 }
 
 /// One line of a text.

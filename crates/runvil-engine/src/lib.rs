@@ -1,1 +1,17 @@
 //! Runs a prompt document as a state machine that asks for effects.
+//!
+//! A [`prompt::Prompt`] is parsed once; a [`run::Run`] of it hands out [`effect::Effect`]s, takes their answers and ends
+//! with an [`outcome::Outcome`]. Nothing here waits, does I/O or reads a clock.
+
+mod chain;
+pub mod effect;
+mod entry;
+pub mod error;
+pub mod event;
+mod instant;
+pub mod outcome;
+pub mod params;
+mod prepare;
+pub mod prompt;
+mod rounds;
+pub mod run;

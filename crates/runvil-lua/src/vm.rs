@@ -57,12 +57,23 @@ pub struct BlockFailure {
     pub label: Option<String>,
     /// Its 1-based file line.
     pub line: Option<usize>,
+    /// The message without the traceback.
+    headline: String,
 }
 
 impl BlockFailure {
     /// A failure that has no place in the author's code.
     pub fn bare(failure: Failure) -> Self {
-        Self { message: failure.message(), failure, label: None, line: None }
+        let message = failure.message();
+        Self { headline: message.clone(), message, failure, label: None, line: None }
+    }
+
+    /// The failure as the caller of the section gets it: unchanged, but for a Lua error with the place it was raised at.
+    pub fn for_caller(self) -> Failure {
+        match self.failure {
+            Failure::Lua(_) => Failure::Lua(self.headline),
+            failure => failure,
+        }
     }
 }
 
@@ -217,10 +228,12 @@ impl SectionVm {
         });
         let innermost = trace.frames.first();
         let mut message = failure.message();
+        let mut headline = message.clone();
         if failure.kind() == "lua" {
             if let Some(frame) = innermost {
                 message = with_place(&message, &frame.label, frame.line);
             }
+            headline.clone_from(&message);
             if !trace.frames.is_empty() {
                 message.push_str("\nstack traceback:");
                 for frame in &trace.frames {
@@ -233,6 +246,7 @@ impl SectionVm {
             message,
             label: innermost.map(|frame| frame.label.clone()),
             line: innermost.map(|frame| frame.line),
+            headline,
         }
     }
 
@@ -283,7 +297,6 @@ const LUA_NAME_LIMIT: usize = 59;
 
 /// A message that opens with its place, once.
 fn with_place(message: &str, label: &str, line: usize) -> String {
-    let place = format!("{label}:{line}: ");
     // Lua cuts a long name; the message gets it back whole.
     let mut cut = label.len().min(LUA_NAME_LIMIT);
     while !label.is_char_boundary(cut) {
@@ -291,9 +304,18 @@ fn with_place(message: &str, label: &str, line: usize) -> String {
     }
     match message.strip_prefix(&label[..cut]) {
         Some(rest) if rest.starts_with(':') => format!("{label}{rest}"),
-        Some(rest) if rest.starts_with(label.get(cut..).unwrap_or_default()) && !rest.is_empty() => message.to_owned(),
-        _ => format!("{place}{message}"),
+        _ if has_place(message) => message.to_owned(),
+        _ => format!("{label}:{line}: {message}"),
     }
+}
+
+/// Whether a message opens with a place in some section, as one that a called section raised does.
+fn has_place(message: &str) -> bool {
+    let is_labelled = ["section `", "H1 `", "library "].iter().any(|start| message.starts_with(start));
+    is_labelled
+        && message.split(": ").next().and_then(|place| place.rsplit(':').next()).is_some_and(|line| {
+            !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
+        })
 }
 
 /// The text of a block's return value; `None` for nil.

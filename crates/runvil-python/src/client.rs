@@ -22,8 +22,6 @@ use runvil_core::reply::{CallArguments, Reply, ReplyCall, Usage};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-pyo3::import_exception!(runvil.errors, ModelError);
-
 /// The kind of a failed provider answer, by its HTTP status and its body.
 ///
 /// `streamed=True`, or no status, is an error inside a started stream: its body alone decides.
@@ -55,7 +53,6 @@ impl HttpClient {
     /// limits the size of an answer.
     #[new]
     #[pyo3(signature = (base_url, api_key=None, headers=None, timeout=120.0, connect_timeout=10.0, retries=2, max_response_bytes=16_777_216))]
-    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         base_url: String,
         api_key: Option<String>,
@@ -205,7 +202,7 @@ struct Queue {
 
 enum Item {
     Fragment(String),
-    Outcome(Result<Reply, ModelFailure>),
+    Outcome(Box<Result<Reply, ModelFailure>>),
     /// The task ended without an outcome.
     Lost,
 }
@@ -250,24 +247,31 @@ impl Call {
         if future.call_method0(intern!(py, "done"))?.is_truthy()? {
             return Ok(());
         }
-        let error = match item {
-            Item::Fragment(text) => match self.on_fragment.as_ref().map(|callback| callback.call1(py, (text,))) {
-                None | Some(Ok(_)) => return Ok(()),
-                Some(Err(error)) => error,
-            },
-            Item::Outcome(Ok(reply)) => {
-                future.call_method1(intern!(py, "set_result"), (reply_dict(py, reply)?,))?;
-                return Ok(());
-            }
-            Item::Outcome(Err(failure)) => model_error(py, failure)?,
-            Item::Lost => PyRuntimeError::new_err("the model call ended without a result"),
-        };
+        let Err(error) = self.pass_on(py, item) else { return Ok(()) };
         let set_exception = intern!(py, "set_exception");
         if let Err(refused) = future.call_method1(set_exception, (error,)) {
             // A future takes no StopIteration.
             future.call_method1(set_exception, (refused,))?;
         }
         Ok(())
+    }
+
+    /// Calls the callback or sets the result. An error is what the caller shall see raised.
+    fn pass_on(&self, py: Python<'_>, item: Item) -> PyResult<()> {
+        match item {
+            Item::Fragment(text) => {
+                if let Some(callback) = &self.on_fragment {
+                    callback.call1(py, (text,))?;
+                }
+                Ok(())
+            }
+            Item::Outcome(outcome) => {
+                let reply = outcome.map_err(|failure| model_error(py, failure).unwrap_or_else(|error| error))?;
+                self.future.call_method1(py, intern!(py, "set_result"), (reply_dict(py, reply)?,))?;
+                Ok(())
+            }
+            Item::Lost => Err(PyRuntimeError::new_err("the model call ended without a result")),
+        }
     }
 }
 
@@ -279,7 +283,7 @@ struct Ending<'a> {
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.call.send(self.outcome.take().map_or(Item::Lost, Item::Outcome));
+        self.call.send(self.outcome.take().map_or(Item::Lost, |outcome| Item::Outcome(Box::new(outcome))));
     }
 }
 
@@ -318,12 +322,13 @@ impl Cancel {
 
 /// The Python exception for a failed call.
 fn model_error(py: Python<'_>, failure: ModelFailure) -> PyResult<PyErr> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let fields = PyDict::new(py);
     fields.set_item(intern!(py, "kind"), failure.kind.name())?;
     fields.set_item(intern!(py, "status"), failure.status)?;
     fields.set_item(intern!(py, "detail"), failure.detail)?;
     fields.set_item(intern!(py, "note"), failure.note)?;
-    Ok(PyErr::from_value(py.get_type::<ModelError>().call((), Some(&fields))?))
+    Ok(PyErr::from_value(CLASS.import(py, "runvil.errors", "ModelError")?.call((), Some(&fields))?))
 }
 
 fn reply_dict(py: Python<'_>, reply: Reply) -> PyResult<Bound<'_, PyDict>> {

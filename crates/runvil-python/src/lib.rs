@@ -1,1 +1,32 @@
-//! The Python extension module of Runvil.
+//! `runvil._native`: the Python extension module of Runvil.
+
+mod answers;
+mod client;
+mod convert;
+mod outcome;
+mod params;
+mod prompt;
+mod round;
+mod run;
+
+/// The module `runvil._native`.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::client::{HttpClient, classify};
+    #[pymodule_export]
+    use crate::outcome::{Event, Outcome, failure_text};
+    #[pymodule_export]
+    use crate::prompt::{Problem, Prompt, Role};
+    #[pymodule_export]
+    use crate::round::RoundRequest;
+    #[pymodule_export]
+    use crate::run::{Effect, Run, Step};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -103,9 +103,7 @@ def _keywords(supplies: Supplies, config: Config, options: argparse.Namespace) -
 def _warn_of_unbound_roles(prompt: Prompt, supplies: Supplies) -> None:
     unbound = [role.label for role in prompt.roles if role.label not in supplies.models]
     if unbound:
-        say(
-            f"note: no model is bound to {', '.join(unbound)}; pass --model MODEL, or bind it under [roles] in runvil.toml"
-        )
+        say(f"note: nothing binds {', '.join(unbound)}: pass --model MODEL, or add it to [roles] in runvil.toml")
 
 
 async def _attended(prompt: Prompt, args: str, keywords: RunOptions) -> Result:

@@ -60,6 +60,11 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
+    /// A cursor that starts at this offset, which must be a character's first byte.
+    pub(crate) fn at(text: &'a str, at: usize) -> Self {
+        Self { text, at }
+    }
+
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
@@ -203,7 +208,7 @@ impl<'a> Cursor<'a> {
         match self.peek() {
             Some(b'"') => self.string().map(drop),
             Some(b'-' | b'0'..=b'9') => self.number().map(drop),
-            Some(b'[') => self.items(depth, |cursor, depth| cursor.skip(depth)),
+            Some(b'[') => self.items(depth, Self::skip),
             Some(b'{') => self.entries(depth, |cursor, _, depth| cursor.skip(depth)),
             _ => self.word().map(drop),
         }

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
+const QUOTES: u64 = ONES * 0x22;
+const BACKSLASHES: u64 = ONES * 0x5c;
 
 /// The high bit of every byte that must be escaped: a quote, a backslash or a control character. Bits above the first
 /// such byte may be wrong.
 fn special_bits(word: u64) -> u64 {
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
     let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-    control | has_zero(word ^ (ONES * b'"' as u64)) | has_zero(word ^ (ONES * b'\\' as u64))
+    control | has_zero(word ^ QUOTES) | has_zero(word ^ BACKSLASHES)
 }
 
 /// Whether the byte cannot stand for itself in a JSON string.
@@ -32,8 +34,8 @@ pub(crate) fn find_special(bytes: &[u8], from: usize) -> Option<usize> {
     bytes.get(at..)?.iter().position(|byte| is_special(*byte)).map(|offset| at + offset)
 }
 
-/// Appends the text in canonical form, without the quotes. Returns whether anything had to be escaped.
-pub(crate) fn push_escaped(out: &mut String, text: &str) -> bool {
+/// Appends the text in canonical form, without the quotes.
+pub(crate) fn push_escaped(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     let mut done = 0;
     while let Some(at) = find_special(bytes, done) {
@@ -42,7 +44,6 @@ pub(crate) fn push_escaped(out: &mut String, text: &str) -> bool {
         done = at + 1;
     }
     out.push_str(&text[done..]);
-    done > 0
 }
 
 fn push_escape(out: &mut String, byte: u8) {

@@ -3,6 +3,7 @@
 mod compose;
 mod cost;
 mod edit;
+mod json;
 mod judge;
 mod model;
 mod pairing;

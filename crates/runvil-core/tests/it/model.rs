@@ -90,13 +90,21 @@ pub(crate) fn estimate(messages: &[Value]) -> u64 {
     bytes as u64 / 4 + 4 * messages.len() as u64
 }
 
-/// The first rule that the list breaks, as `CODE@POSITION id`.
+/// A name as messages print it.
+fn quoted(name: &str) -> String {
+    Value::from(name).to_string()
+}
+
+/// The text of the first rule that the list breaks. Ids must not hold DEL or U+0080 to U+009F.
 pub(crate) fn check(records: &[Value]) -> Result<(), String> {
     let leading = records.iter().take_while(|record| record["role"] == "system").count();
     if leading > 1
         && let Some(index) = records[..leading].iter().position(|record| record["content"].is_array())
     {
-        return Err(format!("X1@{} -", index + 1));
+        return Err(format!(
+            "messages[{}] is a system message with content parts; only plain text system messages can be composed",
+            index + 1
+        ));
     }
     let mut seen = HashSet::new();
     let mut open: Vec<String> = Vec::new();
@@ -105,36 +113,84 @@ pub(crate) fn check(records: &[Value]) -> Result<(), String> {
         let position = index + 1;
         let calls = record["tool_calls"].as_array();
         if calls.is_some() && record["role"] != "assistant" {
-            return Err(format!("X2@{position} -"));
+            return Err(format!("messages[{position}] sets tool_calls but is not an assistant message"));
         }
         if record["role"] == "tool" {
             let id = record["tool_call_id"].as_str().unwrap_or_default();
             let Some(place) = open.iter().position(|waiting| waiting == id) else {
-                return Err(format!("X5@{position} {id}"));
+                let id = quoted(id);
+                return Err(format!(
+                    "messages[{position}] is an orphan tool record: no pending assistant tool call with id {id}"
+                ));
             };
             open.remove(place);
             continue;
         }
         if let Some(id) = open.first() {
-            return Err(format!("X4@{caller} {id}"));
+            return Err(unanswered(caller, id));
         }
         for call in calls.into_iter().flatten() {
             let id = call["id"].as_str().unwrap_or_default();
             if !seen.insert(id.to_owned()) {
-                return Err(format!("X3@{position} {id}"));
+                return Err(format!("messages[{position}] tool call id {} duplicates an earlier tool call", quoted(id)));
             }
             open.push(id.to_owned());
             caller = position;
         }
     }
     match open.first() {
-        Some(id) => Err(format!("X4@{caller} {id}")),
+        Some(id) => Err(unanswered(caller, id)),
         None => Ok(()),
     }
+}
+
+fn unanswered(caller: usize, id: &str) -> String {
+    format!("messages[{caller}] tool call {} has no tool result", quoted(id))
 }
 
 /// The position, from 1, of the first system record behind another one.
 pub(crate) fn late_system(records: &[Value]) -> Option<usize> {
     let leading = records.iter().take_while(|record| record["role"] == "system").count();
     records.iter().skip(leading).position(|record| record["role"] == "system").map(|index| leading + index + 1)
+}
+
+/// A message in either JSON form as the record table it stands for, as `from_json` is documented.
+pub(crate) fn as_record(message: &Value) -> Value {
+    let Some(map) = message.as_object() else { return message.clone() };
+    let mut record = map.clone();
+    let first = record.get("tool_calls").and_then(Value::as_array).and_then(|calls| calls.first());
+    let openai = match first {
+        Some(call) => call.get("function").is_some(),
+        None => !record.contains_key("meta"),
+    };
+    if !openai {
+        return Value::Object(record);
+    }
+    record.retain(|key, value| !(matches!(key.as_str(), "tool_calls" | "tool_call_id") && value.is_null()));
+    if let Some(calls) = record.get_mut("tool_calls").and_then(Value::as_array_mut) {
+        for call in &mut *calls {
+            let Some(entry) = call.as_object() else { continue };
+            let mut made = json!({});
+            if let Some(id) = entry.get("id") {
+                made["id"] = id.clone();
+            }
+            if let Some(function) = entry.get("function").and_then(Value::as_object) {
+                if let Some(name) = function.get("name") {
+                    made["name"] = name.clone();
+                }
+                match function.get("arguments") {
+                    None | Some(Value::Null) => {}
+                    Some(Value::String(text)) => {
+                        made["arguments"] = serde_json::from_str(text).unwrap_or_else(|_| json!("undecodable"));
+                    }
+                    Some(other) => made["arguments"] = other.clone(),
+                }
+            }
+            *call = made;
+        }
+        if !calls.is_empty() && record.get("content").is_some_and(Value::is_null) {
+            record["content"] = json!("");
+        }
+    }
+    Value::Object(record)
 }

@@ -89,7 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => prop::collection::vec(record(), 1..4).prop_map(Step::Append),
         4 => exchange().prop_map(Step::Append),
-        1 => (record(), 200..600_usize).prop_map(|(record, count)| Step::Append(vec![record; count])),
+        1 => (record(), 200..300_usize).prop_map(|(record, count)| Step::Append(vec![record; count])),
         4 => (0..1000_usize, 0..8_usize, some()).prop_map(|(first, len, records)| Step::Replace { first, len, records }),
         1 => (0..1000_usize, 0..1000_usize, some())
             .prop_map(|(first, len, records)| Step::Replace { first, len, records }),
@@ -108,28 +108,8 @@ fn compare(list: &mut MessageList, records: &[Value]) -> Result<(), TestCaseErro
     prop_assert_eq!(list.len(), records.len());
     let expected = model::compose(records);
     prop_assert_eq!(list.estimate(), model::estimate(&expected));
-    let checked = list.check().map_err(|error| {
-        let text = error.to_string();
-        let name = match (error.code.register(), text.rfind("id \"").or(text.find("call \""))) {
-            ("X1" | "X2", _) | (_, None) => "-".to_owned(),
-            (_, Some(start)) => {
-                let quoted = &text[start..];
-                let open = quoted.find('"').unwrap_or(0);
-                let close = quoted.rfind('"').unwrap_or(open);
-                serde_json::from_str(&quoted[open..=close]).unwrap_or_default()
-            }
-        };
-        format!("{}@{} {name}", error.code.register(), error.position.unwrap_or(0))
-    });
     let verdict = model::check(records);
-    if !verdict.as_ref().is_err_and(|text| text.starts_with("X4") || text.starts_with("X3")) {
-        prop_assert_eq!(&checked, &verdict);
-    } else if let (Err(checked), Err(verdict)) = (&checked, &verdict) {
-        // These texts quote the id in their middle; the position and the rule are compared.
-        prop_assert_eq!(checked.split(' ').next(), verdict.split(' ').next());
-    } else {
-        prop_assert_eq!(&checked, &verdict);
-    }
+    prop_assert_eq!(list.check().map_err(|error| error.to_string()), verdict.clone());
     match list.compose() {
         Ok(request) => {
             prop_assert_eq!(request.messages(), expected.clone());
@@ -172,7 +152,7 @@ fn apply_replace(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// The running check, composition and estimate equal those made from scratch, after any edits.
     #[test]

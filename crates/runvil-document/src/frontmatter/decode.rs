@@ -23,7 +23,7 @@ pub(crate) struct Decoded {
 
 /// Decodes the YAML between the delimiters.
 pub(crate) fn decode(source: &Source<'_>, range: Range<usize>) -> Decoded {
-    let mut decoded = Decoded {
+    let mut result = Decoded {
         dialect: None,
         version: None,
         frontmatter: Frontmatter::default(),
@@ -37,15 +37,15 @@ pub(crate) fn decode(source: &Source<'_>, range: Range<usize>) -> Decoded {
             Node { span: range.start..range.start, value, weight: 1, height: 1 }
         }
         Err(YamlError { message, offset }) => {
-            decoded.problems.push(invalid(source, &message, offset..offset));
-            return decoded;
+            result.problems.push(invalid(source, &message, offset..offset));
+            return result;
         }
     };
     let mut decoder = Decoder::new(source);
-    decoded.dialect = find_dialect(&mut decoder, &node);
-    top_level(&mut decoder, &node, &mut decoded);
-    decoded.problems = decoder.into_problems();
-    decoded
+    result.dialect = find_dialect(&mut decoder, &node);
+    top_level(&mut decoder, &node, &mut result);
+    result.problems = decoder.into_problems();
+    result
 }
 
 /// The dialect of the first version key. A key of another dialect behind it is a problem.
@@ -69,22 +69,22 @@ fn find_dialect(decoder: &mut Decoder<'_>, node: &Node) -> Option<Dialect> {
     first
 }
 
-fn top_level(decoder: &mut Decoder<'_>, node: &Node, decoded: &mut Decoded) {
-    let rules = dialect::rules(decoded.dialect);
+fn top_level(decoder: &mut Decoder<'_>, node: &Node, result: &mut Decoded) {
+    let rules = dialect::rules(result.dialect);
     // The version key of another dialect is already reported.
     let ignored = Dialect::ALL.map(Dialect::version_key);
     let Some(fields) = decoder.fields_except(node, rules.keys, &ignored, FORM) else { return };
-    let frontmatter = &mut decoded.frontmatter;
+    let frontmatter = &mut result.frontmatter;
 
     if let Some(value) = fields.required(decoder, "name") {
         let name = decoder.string(value, "name");
-        decoded.has_name = name.is_some();
+        result.has_name = name.is_some();
         frontmatter.name = name.unwrap_or_default();
     }
     if let Some(value) = fields.required(decoder, "description") {
         frontmatter.description = decoder.string(value, "description").unwrap_or_default();
     }
-    decoded.version = fields.get(rules.version_key).and_then(|value| version(decoder, value, rules));
+    result.version = fields.get(rules.version_key).and_then(|value| version(decoder, value, rules));
     frontmatter.max_tool_iterations =
         fields.get("max_tool_iterations").and_then(|value| max_tool_iterations(decoder, value));
     if let Some(value) = fields.get(rules.uses.key) {

@@ -18,6 +18,11 @@ fn yaml_syntax_errors_have_a_position() {
 
 #[test]
 fn columns_count_characters() {
+    assert_invalid(
+        &format!("uses: [{{pack: a, config: {{{}: 1, 2: 3, 2: 4}}}}]", "é".repeat(3000)),
+        "5:3038",
+        "duplicate field `2`",
+    );
     assert_problem(
         "---\nname: n\ndescription: d\nuses: [{pack: x, config: {éé: 1, éé: 2}}]\n---\n# T\n",
         "Frontmatter 4:34 invalid frontmatter: duplicate field `éé`",

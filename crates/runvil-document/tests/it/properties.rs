@@ -16,6 +16,7 @@ fn piece() -> impl Strategy<Value = String> {
         "text",
         "\n",
         "\r\n",
+        "\r",
         "```lua\n",
         "```\n",
         "```lua shared\n",

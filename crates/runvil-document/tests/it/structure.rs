@@ -138,6 +138,13 @@ fn problems_come_in_order_of_kind() {
 }
 
 #[test]
+fn a_lone_carriage_return_ends_a_line_for_markdown() {
+    let document = document(&with_body("# T\rab\ncd\n---\nx\n"));
+    assert_eq!(outline(&document), ["## ab cd in - at 6:5"]);
+    assert!(document.body().blocks.is_empty());
+}
+
+#[test]
 fn a_section_spans_its_heading_and_its_own_text() {
     let text = with_body("# T\nx\n\n## A\ny\n### B\n\nC\n---\nz");
     let document = document(&text);

@@ -1,0 +1,82 @@
+# The commands of this project. `make help` lists them.
+#
+# Needed: Python 3.11 or later with venv, a Rust toolchain, and a C compiler.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.lua' -o -name Cargo.toml)
+PACKAGE := pyproject.toml $(shell find python -not -name '*.pyc' -not -name '*.so' -type f)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-rust test-python lint lint-rust lint-python format develop bench lock clean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(VENV)/installed ## install into .venv and run an example: no key, no network
+	$(BIN)/runvil run examples/first-chat.md --replies examples/first-chat.replies.jsonl
+
+test: develop ## everything that must pass: tests, types, lints
+	@$(MAKE) --no-print-directory lint-python lint-rust test-rust test-python
+
+test-rust: $(BIN)/python ## the tests of the crates
+	@if cargo nextest --version >/dev/null 2>&1; \
+	then cargo nextest run --workspace --exclude runvil-python --locked --no-tests=pass; \
+	else cargo test --workspace --exclude runvil-python --locked --all-targets --quiet; fi
+	cargo test --workspace --exclude runvil-python --locked --doc --quiet
+
+test-python: develop ## the tests of the package
+	$(BIN)/python -m pytest
+
+lint: lint-python lint-rust ## every lint and type check
+
+lint-rust: $(BIN)/python
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+lint-python: develop
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest runvil._native
+
+format: $(VENV)/dev-tools ## format everything
+	cargo fmt --all
+	$(BIN)/ruff check --fix --exit-zero
+	$(BIN)/ruff format
+
+develop: $(VENV)/developed ## build into the source tree, for working on the project
+
+bench: $(VENV)/dev-tools ## the benchmarks, on a release build
+	$(BIN)/maturin develop --release --quiet
+	@touch $(VENV)/developed
+	$(BIN)/python -m pytest benches --benchmark-enable --benchmark-only
+
+lock: $(VENV)/dev-tools ## renew requirements-dev.txt
+	$(BIN)/pip install --quiet --upgrade uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-header --upgrade -o requirements-dev.txt
+
+clean: ## remove what was built
+	rm -rf $(VENV) target python/runvil/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(RUST) $(PACKAGE) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check .
+	@rm -f $(VENV)/developed
+	@touch $@
+
+$(VENV)/dev-tools: requirements-dev.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/developed: $(RUST) pyproject.toml $(VENV)/dev-tools
+	$(BIN)/maturin develop --quiet
+	@rm -f $(VENV)/installed
+	@touch $@

@@ -1,0 +1,69 @@
+//! A section entry: its VM, the blocks still to run, and the loop under way.
+
+use std::sync::Arc;
+
+use runvil_core::list::Snapshot;
+use runvil_document::SectionId;
+use runvil_lua::models::ModelHandle;
+use runvil_lua::vm::{SectionVm, Turn};
+
+use crate::prompt::{Prompt, Step};
+
+/// A section that a chain is in.
+pub(crate) struct Entry {
+    pub(crate) section: SectionId,
+    /// The heading text.
+    pub(crate) name: String,
+    /// The entry's id, as `sys.id` reads it.
+    pub(crate) id: String,
+    pub(crate) vm: SectionVm,
+    /// The next of the section's blocks.
+    next: usize,
+    /// The prose since the last Lua block.
+    prose: String,
+    /// The loop a block waits in.
+    pub(crate) looping: Option<Looping>,
+}
+
+/// A loop call between or inside its rounds.
+pub(crate) struct Looping {
+    /// The handle all rounds run on; `None` looks the section's model up for each.
+    pub(crate) handle: Option<Arc<ModelHandle>>,
+    /// The overflow whose compactor runs.
+    pub(crate) overflow: Option<Overflow>,
+    /// The records from before the compaction that this attempt is the retry of.
+    pub(crate) retry_of: Option<Snapshot>,
+}
+
+/// A round refused as too large.
+pub(crate) struct Overflow {
+    pub(crate) reason: &'static str,
+    /// The refused list's plain estimate, in tokens.
+    pub(crate) estimate: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(section: SectionId, name: String, id: String, vm: SectionVm) -> Self {
+        Self { section, name, id, vm, next: 0, prose: String::new(), looping: None }
+    }
+
+    /// Starts the next Lua block; `None` when there is none left.
+    pub(crate) fn start_block(&mut self, prompt: &Prompt) -> Option<Turn> {
+        loop {
+            let step = prompt.steps(self.section).get(self.next)?;
+            self.next += 1;
+            match step {
+                Step::Prose(text) => self.prose.clone_from(text),
+                Step::Lua(program) => {
+                    let prose = std::mem::take(&mut self.prose);
+                    return Some(self.vm.start(program, &prose));
+                }
+            }
+        }
+    }
+
+    /// Whether a Lua block is still to come.
+    pub(crate) fn has_block(&self, prompt: &Prompt) -> bool {
+        prompt.steps(self.section)[self.next..].iter().any(|step| matches!(step, Step::Lua(_)))
+    }
+}

@@ -1,0 +1,119 @@
+//! `RoundRequest`: a model request that is ready to leave.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyMapping};
+use runvil_engine::effect::Round;
+use serde_json::Value;
+
+use crate::convert::{from_python, to_dict, to_python};
+
+/// A model request. Counts, reserve and window are tokens. Its messages are frozen, and shared until they are read.
+#[pyclass(frozen, module = "runvil._native")]
+pub(crate) struct RoundRequest {
+    round: Round,
+}
+
+impl RoundRequest {
+    pub(crate) fn new(round: Round) -> Self {
+        Self { round }
+    }
+}
+
+#[pymethods]
+impl RoundRequest {
+    #[getter]
+    fn model(&self) -> &str {
+        &self.round.model
+    }
+
+    #[getter]
+    fn model_id(&self) -> &str {
+        &self.round.model_id
+    }
+
+    #[getter]
+    fn role(&self) -> Option<&str> {
+        self.round.role.as_deref()
+    }
+
+    #[getter]
+    fn handle(&self) -> Option<&str> {
+        self.round.handle.as_deref()
+    }
+
+    #[getter]
+    fn round(&self) -> u64 {
+        self.round.round
+    }
+
+    #[getter]
+    fn origin(&self) -> &'static str {
+        self.round.origin.as_str()
+    }
+
+    #[getter]
+    fn conversation(&self) -> Option<&str> {
+        self.round.conversation.as_deref()
+    }
+
+    #[getter]
+    fn section(&self) -> &str {
+        &self.round.section
+    }
+
+    #[getter]
+    fn estimate(&self) -> u64 {
+        self.round.estimate
+    }
+
+    #[getter]
+    fn count(&self) -> u64 {
+        self.round.count
+    }
+
+    #[getter]
+    fn reserve(&self) -> u64 {
+        self.round.reserve
+    }
+
+    #[getter]
+    fn window(&self) -> u64 {
+        self.round.window
+    }
+
+    #[getter]
+    fn tools(&self) -> Vec<String> {
+        self.round.tools.clone()
+    }
+
+    #[getter]
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        to_dict(py, &self.round.options)
+    }
+
+    /// The messages in wire form.
+    fn messages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let messages = py.detach(|| self.round.request.messages());
+        to_python(py, &Value::Array(messages))
+    }
+
+    /// The messages as a JSON array.
+    fn messages_json<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| self.round.request.to_json());
+        PyBytes::new(py, &bytes)
+    }
+
+    /// A whole request body: the messages, then the given fields. `model` names the model; `messages` cannot be given.
+    fn body<'py>(&self, py: Python<'py>, fields: &Bound<'py, PyMapping>) -> PyResult<Bound<'py, PyBytes>> {
+        let Value::Object(mut fields) = from_python(fields.as_any(), "a field of the request body")? else {
+            return Ok(PyBytes::new(py, b""));
+        };
+        let model = match fields.get("model") {
+            Some(Value::String(model)) => model.clone(),
+            _ => self.round.model_id.clone(),
+        };
+        let tools = fields.shift_remove("tools");
+        let bytes = py.detach(|| self.round.request.body(&model, tools.as_ref(), &fields));
+        Ok(PyBytes::new(py, &bytes))
+    }
+}

@@ -1,0 +1,171 @@
+//! `Run`, `Step` and `Effect`: the state machine as a driver in Python sees it.
+
+use std::sync::{Mutex, TryLockError};
+
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use runvil_engine::effect::{self, EffectId};
+use runvil_engine::run::{self, Step as EngineStep};
+use runvil_lua::section::CancelFlag;
+
+use crate::outcome::{Event, Outcome};
+use crate::prompt::Prompt;
+use crate::round::RoundRequest;
+use crate::{answers, params};
+
+/// One run of a prompt. Step it from one thread at a time; cancel it from any.
+#[pyclass(frozen, module = "runvil._native")]
+pub(crate) struct Run {
+    // Never locked while attached to the interpreter: a step can take long.
+    run: Mutex<run::Run>,
+    cancel: CancelFlag,
+}
+
+#[pymethods]
+impl Run {
+    #[new]
+    fn new(py: Python<'_>, prompt: &Prompt, params: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let params = params::read(params)?;
+        let prompt = prompt.inner.clone();
+        let run = py.detach(|| run::Run::new(prompt, params));
+        Ok(Self { cancel: run.cancel_flag(), run: Mutex::new(run) })
+    }
+
+    /// Runs Lua until every chain waits, detached from the interpreter.
+    fn step(&self, py: Python<'_>) -> PyResult<Step> {
+        let step = py.detach(|| match self.run.try_lock() {
+            Ok(mut run) => Some(run.step()),
+            Err(TryLockError::Poisoned(broken)) => Some(broken.into_inner().step()),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        match step {
+            Some(EngineStep::Pending { effects, events }) => Ok(Step {
+                done: false,
+                effects: effects.into_iter().map(|(id, effect)| Effect::new(py, id, effect)).collect::<PyResult<_>>()?,
+                events: events.into_iter().map(|event| Py::new(py, Event::new(event))).collect::<PyResult<_>>()?,
+                outcome: None,
+            }),
+            Some(EngineStep::Done { outcome, events }) => Ok(Step {
+                done: true,
+                effects: Vec::new(),
+                events: events.into_iter().map(|event| Py::new(py, Event::new(event))).collect::<PyResult<_>>()?,
+                outcome: Some(Py::new(py, Outcome::new(outcome))?),
+            }),
+            None => Err(PyRuntimeError::new_err("this run is already being stepped")),
+        }
+    }
+
+    /// Gives the answer to an effect: `(kind, data)`.
+    fn resume(&self, py: Python<'_>, effect_id: u64, answer: (String, Bound<'_, PyAny>)) -> PyResult<()> {
+        let answer = answers::read(&answer.0, &answer.1)?;
+        py.detach(|| {
+            let mut run = self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            run.resume(EffectId(effect_id), answer);
+        });
+        Ok(())
+    }
+
+    /// Asks the run to end.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Whether the outcome is settled, so that effects still out may be dropped.
+    #[getter]
+    fn decided(&self) -> bool {
+        match self.run.try_lock() {
+            Ok(run) => run.decided(),
+            Err(_) => self.cancel.is_cancelled(),
+        }
+    }
+}
+
+/// What one step gives.
+#[pyclass(frozen, module = "runvil._native")]
+pub(crate) struct Step {
+    #[pyo3(get)]
+    done: bool,
+    effects: Vec<Py<Effect>>,
+    events: Vec<Py<Event>>,
+    outcome: Option<Py<Outcome>>,
+}
+
+#[pymethods]
+impl Step {
+    #[getter]
+    fn effects(&self, py: Python<'_>) -> Vec<Py<Effect>> {
+        self.effects.iter().map(|effect| effect.clone_ref(py)).collect()
+    }
+
+    #[getter]
+    fn events(&self, py: Python<'_>) -> Vec<Py<Event>> {
+        self.events.iter().map(|event| event.clone_ref(py)).collect()
+    }
+
+    #[getter]
+    fn outcome(&self, py: Python<'_>) -> Option<Py<Outcome>> {
+        self.outcome.as_ref().map(|outcome| outcome.clone_ref(py))
+    }
+}
+
+/// Work for the driver. Reading what another kind carries raises `AttributeError`.
+#[pyclass(frozen, module = "runvil._native")]
+pub(crate) struct Effect {
+    #[pyo3(get)]
+    id: u64,
+    work: Work,
+}
+
+enum Work {
+    Round(Py<RoundRequest>),
+    LoadLibrary(String),
+    UserInput,
+}
+
+impl Effect {
+    fn new(py: Python<'_>, id: EffectId, effect: effect::Effect) -> PyResult<Py<Self>> {
+        let work = match effect {
+            effect::Effect::Round(round) => Work::Round(Py::new(py, RoundRequest::new(*round))?),
+            effect::Effect::LoadLibrary { name } => Work::LoadLibrary(name),
+            effect::Effect::UserInput => Work::UserInput,
+        };
+        Py::new(py, Self { id: id.0, work })
+    }
+
+    fn lacks(&self, name: &str) -> PyErr {
+        PyAttributeError::new_err(format!("a {} effect has no attribute {name:?}", self.kind()))
+    }
+}
+
+#[pymethods]
+impl Effect {
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match &self.work {
+            Work::Round(_) => "round",
+            Work::LoadLibrary(_) => "load_library",
+            Work::UserInput => "user_input",
+        }
+    }
+
+    #[getter]
+    fn request(&self, py: Python<'_>) -> PyResult<Py<RoundRequest>> {
+        match &self.work {
+            Work::Round(request) => Ok(request.clone_ref(py)),
+            _ => Err(self.lacks("request")),
+        }
+    }
+
+    #[getter]
+    fn name(&self) -> PyResult<&str> {
+        match &self.work {
+            Work::LoadLibrary(name) => Ok(name),
+            _ => Err(self.lacks("name")),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Effect({}, {})", self.id, self.kind())
+    }
+}
