@@ -78,6 +78,8 @@ def _shared_start(earlier: list[bytes], later: list[bytes]) -> int:
 def _loggable(payload: Any) -> dict[str, Any]:
     """An answer's fields without a provider's own words, and with source bytes as text."""
     fields = {name: value for name, value in (payload or {}).items() if name != "detail"}
+    if "kind" in fields:  # of a failure; `kind` is what tags a line
+        fields["failure"] = fields.pop("kind")
     if isinstance(fields.get("source"), bytes):
         fields["source"] = fields["source"].decode(errors="replace")
     return fields

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from runvil.model import Model
 
 
+_SUMMED = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
+"""The token counts that a run sums up. A provider's own total follows from them."""
+
+
 class Result(NamedTuple):
     """What a completed run gives.
 
@@ -177,14 +181,15 @@ class RunHandle:
             RunCancelled: It was cancelled.
         """
         outcome = await asyncio.shield(self._task)
+        usage = {name: count for name, count in outcome.usage.items() if name in _SUMMED}
         match outcome.status:
             case "completed":
-                return Result(outcome.text or "", outcome.turns, outcome.usage)
+                return Result(outcome.text or "", outcome.turns, usage)
             case "cancelled":
                 late = f"the run was cancelled: its deadline of {self._plan.deadline} seconds passed"
-                raise RunCancelled(late if self._too_late else "the run was cancelled", outcome.turns, outcome.usage)
+                raise RunCancelled(late if self._too_late else "the run was cancelled", outcome.turns, usage)
             case _:
-                error = RunError.from_outcome(outcome.error or {}, outcome.turns, outcome.usage)
+                error = RunError.from_outcome(outcome.error or {}, outcome.turns, usage)
                 raise error from self._plan.effects.cause_of(error.message)
 
     def events(self) -> AsyncIterator[Event]:

@@ -66,7 +66,7 @@ def test_every_field_may_be_left_out() -> None:
     assert line.when is None
     assert line.pieces() == []
     sent = line.reply.to_answer()
-    assert (sent["text"], sent["finish_reason"], sent["model"], sent["usage"]) == (None, None, None, {})
+    assert (sent["text"], sent["finish_reason"], sent["model"], sent["usage"]) == (None, None, None, None)
 
 
 def test_fragments_alone_make_the_text() -> None:

@@ -1,0 +1,5 @@
+//! Runs of whole prompts, driven without Python.
+
+mod conformance;
+mod driver;
+mod machine;
