@@ -115,6 +115,13 @@ impl MessageList {
         self.records.push(record);
     }
 
+    /// Moves the checks and the composition up to the last record.
+    pub(crate) fn take_up(&mut self) {
+        let (visited, _) = self.pairing.advance(&self.records);
+        self.work.records_checked += visited as u64;
+        self.advance();
+    }
+
     /// Checks the range of a replace: `1 <= first <= last + 1 <= len + 1`. Both bounds count from 1 and are inclusive.
     pub fn check_range(&self, first: i128, last: i128) -> Result<(usize, usize), ListError> {
         let refused = || ListError::range_out_of_bounds(first, last, self.len());

@@ -42,13 +42,13 @@ enum Level {
 }
 
 impl Chain {
-    pub(crate) fn new(id: String, args: String, argv: Option<Value>, var: Value) -> Self {
+    pub(crate) fn new(id: String, args: String, arguments: Option<Value>, var: Value) -> Self {
         Self {
             id,
             caller: None,
             depth: 0,
             args,
-            argv,
+            argv: arguments,
             var,
             entries: 0,
             children: 0,

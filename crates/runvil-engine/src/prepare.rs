@@ -10,26 +10,26 @@ use crate::params::Params;
 const MAJOR: u64 = 0;
 
 /// Refuses a prompt of another version or dialect.
-pub(crate) fn check_version(document: &Document) -> Result<(), RunError> {
+pub(crate) fn check_version(document: &Document) -> Result<(), Box<RunError>> {
     match (document.dialect, document.version) {
         (Some(Dialect::Runvil), Some(MAJOR)) => Ok(()),
         (Some(dialect), Some(version)) => {
             let key = dialect.version_key();
             let builds = if version == MAJOR { "documents of the key `runvil`" } else { "major 0" };
-            Err(RunError::new(
+            Err(Box::new(RunError::new(
                 RunErrorKind::Version,
                 format!("unsupported {key} version: {version} (this build supports {builds})"),
-            ))
+            )))
         }
-        _ => Err(RunError {
+        _ => Err(Box::new(RunError {
             parse_kind: Some("Structure"),
             ..RunError::new(RunErrorKind::Parse, "not a runvil prompt: no runvil version")
-        }),
+        })),
     }
 }
 
 /// Binds the roles and reports everything the environment lacks, in one notice.
-pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, RunError> {
+pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, Box<RunError>> {
     let mut gaps = Vec::new();
     for pack in &document.frontmatter.uses {
         if !pack.optional && !params.packs.contains(&pack.pack) {
@@ -41,8 +41,7 @@ pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, RunEr
     let mut roles = Vec::with_capacity(declarations.len());
     for declaration in declarations {
         let Some(model) = params.models.get(&declaration.label) else { continue };
-        let keywords: Vec<String> =
-            declaration.keywords.iter().map(|keyword| keyword.as_str().to_owned()).collect();
+        let keywords: Vec<String> = declaration.keywords.iter().map(|keyword| keyword.as_str().to_owned()).collect();
         check_role(&declaration.label, declaration.min_context, &keywords, model, &mut gaps);
         roles.push(Role {
             label: declaration.label.clone(),
@@ -59,7 +58,7 @@ pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, RunEr
         notice.push_str("\n- ");
         notice.push_str(&gap);
     }
-    Err(RunError::new(RunErrorKind::RequirementsUnmet, notice))
+    Err(Box::new(RunError::new(RunErrorKind::RequirementsUnmet, notice)))
 }
 
 fn check_role(

@@ -36,23 +36,28 @@ impl Prompt {
         let mut steps = Vec::with_capacity(count);
         for id in 0..count {
             let blocks = &document.section(SectionId(id)).blocks;
-            steps.push(blocks.iter().filter_map(|block| match block {
-                Block::Prose(prose) => Some(Step::Prose(prose.text.clone())),
-                Block::Lua(lua) => match compiler.compile(&lua.source, &lua.label, lua.line) {
-                    Ok(program) => Some(Step::Lua(program)),
-                    Err(error) => {
-                        problems.push(Problem {
-                            kind: ParseKind::Lua,
-                            message: error.message,
-                            line: Some(error.line.unwrap_or(lua.line)),
-                            column: Some(1),
-                            span: Some(lua.span.clone()),
-                            name: Some(document.frontmatter.name.clone()),
-                        });
-                        None
-                    }
-                },
-            }).collect());
+            steps.push(
+                blocks
+                    .iter()
+                    .filter_map(|block| match block {
+                        Block::Prose(prose) => Some(Step::Prose(prose.text.clone())),
+                        Block::Lua(lua) => match compiler.compile(&lua.source, &lua.label, lua.line) {
+                            Ok(program) => Some(Step::Lua(program)),
+                            Err(error) => {
+                                problems.push(Problem {
+                                    kind: ParseKind::Lua,
+                                    message: error.message,
+                                    line: Some(error.line.unwrap_or(lua.line)),
+                                    column: Some(1),
+                                    span: Some(lua.span.clone()),
+                                    name: Some(document.frontmatter.name.clone()),
+                                });
+                                None
+                            }
+                        },
+                    })
+                    .collect(),
+            );
         }
         if problems.is_empty() { Ok(Self { document, steps, warnings: outcome.warnings }) } else { Err(problems) }
     }

@@ -89,19 +89,18 @@ impl Run {
                 entry.looping = None;
                 Next::Answer(LuaAnswer::Failed(failure))
             }
-            Refusal::Overflow(reason) => match looping.retry_of.take() {
-                // One compaction a round: a retry that overflows ends the loop on the records from before it.
-                Some(snapshot) => {
+            Refusal::Overflow(reason) => {
+                if let Some(snapshot) = looping.retry_of.take() {
+                    // One compaction a round: a retry that overflows ends the loop on the records from before it.
                     entry.vm.with_list(|list| list.restore(snapshot));
                     entry.looping = None;
                     Next::Answer(LuaAnswer::Failed(Failure::ContextExhausted { reason: reason.to_owned() }))
-                }
-                None => {
+                } else {
                     let estimate = entry.vm.with_list(MessageList::estimate);
                     looping.overflow = Some(Overflow { reason, estimate });
                     Next::Answer(LuaAnswer::Compact { reason })
                 }
-            },
+            }
         }
     }
 
@@ -157,9 +156,8 @@ impl Run {
                 Failure::EmptyReply { message: empty.message.to_owned(), finish_reason: empty.finish_reason }
             }
             Judgement::Terminal(text) => {
-                let appended = text_record("assistant", &text).and_then(|record| {
-                    entry.vm.append(record).map_err(|error| Failure::Internal(error.to_string()))
-                });
+                let appended = text_record("assistant", &text)
+                    .and_then(|record| entry.vm.append(record).map_err(|error| Failure::Internal(error.to_string())));
                 match appended {
                     Ok(()) => {
                         entry.looping = None;
@@ -175,7 +173,7 @@ impl Run {
     }
 
     /// `models.infer` and `handle:infer`: one round over the prompt alone.
-    pub(crate) fn start_infer(&mut self, chain: usize, named: Option<Arc<ModelHandle>>, prompt: String) -> Next {
+    pub(crate) fn start_infer(&mut self, chain: usize, named: Option<Arc<ModelHandle>>, prompt: &str) -> Next {
         let Some(entry) = self.chains[chain].entry.as_ref() else { return Next::Parked };
         let section = entry.name.clone();
         let is_named = named.is_some();
@@ -213,9 +211,9 @@ impl Run {
                     Judgement::Empty(empty) => {
                         Failure::EmptyReply { message: empty.message.to_owned(), finish_reason: empty.finish_reason }
                     }
-                    Judgement::ToolRound | Judgement::CleanExit => Failure::Lua(
-                        "model inference received tool calls but no tools were advertised".to_owned(),
-                    ),
+                    Judgement::ToolRound | Judgement::CleanExit => {
+                        Failure::Lua("model inference received tool calls but no tools were advertised".to_owned())
+                    }
                 }
             }
             Answer::ModelFailure(failure) => {
@@ -285,7 +283,8 @@ impl Run {
         let model = reply.model.as_deref().unwrap_or_default();
         let finish_reason = Value::from(reply.finish_reason.clone());
         let about = |more: Map<String, Value>| {
-            let mut fields = fields([("turn", turn.clone()), ("round", round.into()), ("origin", origin.as_str().into())]);
+            let mut fields =
+                fields([("turn", turn.clone()), ("round", round.into()), ("origin", origin.as_str().into())]);
             fields.extend(more);
             fields
         };
@@ -370,15 +369,14 @@ fn add_usage(sum: &mut Usage, usage: &Usage) {
 }
 
 fn text_record(role: &str, text: &str) -> Result<Record, Failure> {
-    let fields =
-        RecordFields { role: Some(role.into()), content: Some(text.into()), ..RecordFields::default() };
+    let fields = RecordFields { role: Some(role.into()), content: Some(text.into()), ..RecordFields::default() };
     Record::from_fields(fields, 1).map_err(|error| Failure::Internal(error.to_string()))
 }
 
 /// The request of a prompt alone.
-fn single(prompt: String) -> Result<Request, Failure> {
+fn single(prompt: &str) -> Result<Request, Failure> {
     let mut list = MessageList::new();
-    list.append(text_record("user", &prompt)?)
+    list.append(text_record("user", prompt)?)
         .and_then(|()| list.compose())
         .map_err(|error| Failure::Internal(error.to_string()))
 }

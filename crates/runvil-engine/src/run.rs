@@ -116,7 +116,7 @@ impl Run {
             Ok(models) => (models, None),
             Err(error) => {
                 let none = runvil_lua::models::Models::new(Vec::new(), false);
-                (none, Some(Ending::Failed(Box::new(error))))
+                (none, Some(Ending::Failed(error)))
             }
         };
         let environment = Arc::new(Environment {
@@ -500,7 +500,7 @@ impl Run {
     /// Looks at a request: answers it, hands out an effect, or starts a chain.
     fn perform(&mut self, chain: usize, request: Request) -> Next {
         match request {
-            Request::Infer { handle, prompt } => self.start_infer(chain, handle, prompt),
+            Request::Infer { handle, prompt } => self.start_infer(chain, handle, &prompt),
             Request::Loop { handle } => self.start_loop(chain, handle),
             Request::Compacted => self.compacted(chain),
             Request::Call { target, input, var } => self.start_call(chain, &target, input, var),
@@ -529,27 +529,24 @@ impl Run {
         if caller.depth >= DEPTH_CAP {
             return refuse(format!("call recursion exceeded cap of {DEPTH_CAP}"));
         }
-        let (args, argv) = match input {
+        let id = format!("{}.{}", caller.id, caller.children);
+        let mut called = match input {
             Some(input) => {
-                let argv = parse_arguments(document.frontmatter.args.is_some(), &input);
-                (input, argv)
+                let parsed = parse_arguments(document.frontmatter.args.is_some(), &input);
+                Chain::new(id, input, parsed, var)
             }
-            None => (caller.args.clone(), caller.argv.clone()),
+            None => Chain::new(id, caller.args.clone(), caller.argv.clone(), var),
         };
-        let mut called = Chain::new(format!("{}.{}", caller.id, caller.children), args, argv, var);
         called.caller = Some(chain);
         called.depth = caller.depth + 1;
         called.walk_from(target);
         self.chains[chain].children += 1;
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.chains[place] = called;
-                place
-            }
-            None => {
-                self.chains.push(called);
-                self.chains.len() - 1
-            }
+        let place = if let Some(place) = self.free.pop() {
+            self.chains[place] = called;
+            place
+        } else {
+            self.chains.push(called);
+            self.chains.len() - 1
         };
         self.ready.push_back((place, None));
         Next::Parked

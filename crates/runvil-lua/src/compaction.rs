@@ -41,7 +41,7 @@ pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(
     if arguments.len() > 2 {
         return Err(refuse("models.compact takes (compactor, reason)"));
     }
-    let compactor = arguments.get(0).cloned().unwrap_or(Value::Nil);
+    let compactor = arguments.front().cloned().unwrap_or(Value::Nil);
     let reason = arguments.get(1).cloned().unwrap_or(Value::Nil);
     if !matches!(compactor, Value::Function(_)) {
         return Err(refuse(format!("compactor must be a function, got {}", type_name(&compactor))));

@@ -1,5 +1,7 @@
 //! The envelope around untrusted text, and the run's marker in it.
 
+use std::fmt::Write as _;
+
 use sha2::{Digest, Sha256};
 
 /// Markers of prompt formats that must not appear as such inside an envelope; each gets a space after its bracket.
@@ -27,7 +29,10 @@ const MARKERS: [&str; 18] = [
 /// The run's marker: 32 lowercase hexadecimal digits derived from the seed alone.
 pub fn nonce(seed: u64) -> String {
     let digest = Sha256::digest([b"runvil untrusted text ".as_slice(), &seed.to_be_bytes()].concat());
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..16].iter().fold(String::with_capacity(32), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Wraps text that must be read as data, not as instructions.

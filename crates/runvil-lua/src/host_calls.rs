@@ -30,7 +30,7 @@ pub(crate) fn log(section: &Section, arguments: &MultiValue) -> mlua::Result<()>
         return Err(raise(Failure::LogQuota(LogQuota::Events)));
     }
     logged.events_left -= 1;
-    let Some(Value::String(text)) = arguments.get(0) else {
+    let Some(Value::String(text)) = arguments.front() else {
         return Err(refuse("log message must be a UTF-8 string"));
     };
     let Ok(text) = text.to_str() else {
@@ -84,7 +84,7 @@ pub(crate) fn encode(lua: &Lua, section: &Section, arguments: &MultiValue) -> ml
 
 /// `json.decode(text)`.
 pub(crate) fn decode(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
-    let text = match arguments.get(0) {
+    let text = match arguments.front() {
         Some(Value::String(text)) => text.clone(),
         other => {
             let got = other.map_or("nil", type_name);
@@ -98,7 +98,7 @@ pub(crate) fn decode(lua: &Lua, section: &Section, arguments: &MultiValue) -> ml
 
 /// `json.array(table?)`: marks a table as a list.
 pub(crate) fn array(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
-    let table = match arguments.get(0) {
+    let table = match arguments.front() {
         None | Some(Value::Nil) => lua.create_table()?,
         Some(Value::Table(table)) => table.clone(),
         Some(other) => {

@@ -24,7 +24,7 @@ fn is_library_name(name: &str) -> bool {
 
 /// Checks the name; gives it with the cached result, or asks for the source.
 pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(String, bool, Value)> {
-    let name = match arguments.get(0) {
+    let name = match arguments.front() {
         Some(Value::String(name)) => name.to_string_lossy(),
         other => {
             return Err(refuse(format!("require name must be a string, got {}", other.map_or("nil", type_name))));

@@ -74,7 +74,7 @@ pub(crate) fn record_at(lua: &Lua, section: &Arc<Section>, position: Option<i64>
 
 /// The list a method was called on.
 fn receiver(method: &str, arguments: &MultiValue) -> mlua::Result<(AnyUserData, Arc<Section>)> {
-    if let Some(Value::UserData(data)) = arguments.get(0)
+    if let Some(Value::UserData(data)) = arguments.front()
         && let Ok(messages) = data.borrow::<Messages>()
     {
         return Ok((data.clone(), Arc::clone(&messages.0)));

@@ -102,7 +102,7 @@ fn prune(globals: &Table) -> mlua::Result<()> {
 }
 
 /// Seeds `math.random` from the run's seed and the section entry, also when the author seeds it with nothing.
-fn seed_random(_lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Result<()> {
+fn seed_random(lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Result<()> {
     let math: Table = globals.raw_get("math")?;
     let reseed: Function = math.raw_get("randomseed")?;
     let entry = section
@@ -118,7 +118,7 @@ fn seed_random(_lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Res
     reseed.call::<()>((seed, entry))?;
     let calls = AtomicUsize::new(0);
     let original = reseed.clone();
-    let wrapped = _lua.create_function(move |_, arguments: MultiValue| {
+    let wrapped = lua.create_function(move |_, arguments: MultiValue| {
         if arguments.is_empty() {
             let call = calls.fetch_add(1, MemoryOrdering::Relaxed) + 1;
             return original.call::<MultiValue>((seed, entry.wrapping_add(i64::try_from(call).unwrap_or(0))));
@@ -214,7 +214,7 @@ fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
         "sort_strings",
         lua.create_function(|_, table: Table| {
             let mut strings: Vec<LuaString> = table.sequence_values().collect::<mlua::Result<_>>()?;
-            strings.sort_by(|left, right| left.as_bytes().cmp(&right.as_bytes()));
+            strings.sort_by_key(mlua::LuaString::as_bytes);
             for (at, text) in strings.into_iter().enumerate() {
                 table.raw_set(at + 1, text)?;
             }
@@ -303,15 +303,12 @@ fn walk(lua: &Lua, section: &Arc<Section>, value: &Value) -> mlua::Result<Value>
         let view = data.clone();
         let mut from = 0usize;
         let step = lua.create_function_mut(move |lua, _: MultiValue| {
-            match view.borrow::<RecordView>()?.next_field(lua, from)? {
-                Some((at, name, value)) => {
-                    from = at + 1;
-                    Ok((Value::String(lua.create_string(name)?), value))
-                }
-                None => {
-                    from = usize::MAX;
-                    Ok(nothing.clone())
-                }
+            if let Some((at, name, value)) = view.borrow::<RecordView>()?.next_field(lua, from)? {
+                from = at + 1;
+                Ok((Value::String(lua.create_string(name)?), value))
+            } else {
+                from = usize::MAX;
+                Ok(nothing.clone())
             }
         })?;
         return Ok(Value::Function(step));

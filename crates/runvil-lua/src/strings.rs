@@ -75,12 +75,11 @@ fn integer_argument(
 
 /// The 0-based index that a 1-based, possibly negative position starts at; `None` when it is past the end.
 fn start_index(position: i64, length: usize) -> Option<usize> {
-    let start = if position > 0 {
-        usize::try_from(position - 1).unwrap_or(usize::MAX)
-    } else if position == 0 {
-        0
-    } else {
-        length.saturating_sub(usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX))
+    let distance = usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX);
+    let start = match position {
+        0 => 0,
+        1.. => distance - 1,
+        _ => length.saturating_sub(distance),
     };
     (start <= length).then_some(start)
 }

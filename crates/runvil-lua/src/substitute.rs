@@ -1,5 +1,7 @@
 //! Placeholders in prose: `{{ path }}`, filled in one pass from left to right.
 
+use std::fmt::Write as _;
+
 use serde_json::Value as Json;
 
 /// Where the roots of placeholders come from.
@@ -51,7 +53,9 @@ fn preview(path: &str) -> String {
             '\n' => text.push_str("\\n"),
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
-            control if control.is_control() => text.push_str(&format!("\\u{{{:04x}}}", u32::from(control))),
+            control if control.is_control() => {
+                let _ = write!(text, "\\u{{{:04x}}}", u32::from(control));
+            },
             other => text.push(other),
         }
     }

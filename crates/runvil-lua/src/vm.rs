@@ -202,7 +202,7 @@ impl SectionVm {
         }
         Turn::Ended(match result {
             Err(error) => BlockEnd::Failed(BlockFailure::bare(failure_of(&error))),
-            Ok(values) => match (values.get(0), values.get(1)) {
+            Ok(values) => match (values.front(), values.get(1)) {
                 (Some(Value::Boolean(true)), None) => BlockEnd::Returned(None),
                 (Some(Value::Boolean(true)), Some(value)) => match scalar(value) {
                     Ok(text) => BlockEnd::Returned(text),

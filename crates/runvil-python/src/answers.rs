@@ -1,7 +1,7 @@
 //! The answers of a driver, read from `(kind, data)` tuples.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use runvil_core::failure::ModelFailure;

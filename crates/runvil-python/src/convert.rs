@@ -1,7 +1,7 @@
 //! JSON values between Rust and Python.
 
-use pyo3::conversion::FromPyObjectOwned;
 use pyo3::IntoPyObjectExt;
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};

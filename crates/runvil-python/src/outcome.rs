@@ -140,4 +140,3 @@ pub(crate) fn failure_kind(name: &str) -> PyResult<FailureKind> {
 pub(crate) fn failure_text(kind: &str, status: Option<u16>, note: Option<String>) -> PyResult<String> {
     Ok(ModelFailure { kind: failure_kind(kind)?, status, note, detail: None }.message())
 }
-

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use runvil_engine::params::Params;
@@ -62,9 +62,7 @@ fn catalog_model(dict: &Bound<'_, PyDict>) -> PyResult<CatalogModel> {
         Some("always") => Thinking::Always,
         Some("switchable") => Thinking::Switchable,
         Some(other) => {
-            return Err(PyValueError::new_err(format!(
-                "thinking must be never, always or switchable, got {other}"
-            )));
+            return Err(PyValueError::new_err(format!("thinking must be never, always or switchable, got {other}")));
         }
     };
     Ok(CatalogModel {

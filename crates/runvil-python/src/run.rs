@@ -42,7 +42,10 @@ impl Run {
         match step {
             Some(EngineStep::Pending { effects, events }) => Ok(Step {
                 done: false,
-                effects: effects.into_iter().map(|(id, effect)| Effect::new(py, id, effect)).collect::<PyResult<_>>()?,
+                effects: effects
+                    .into_iter()
+                    .map(|(id, effect)| Effect::new(py, id, effect))
+                    .collect::<PyResult<_>>()?,
                 events: events.into_iter().map(|event| Py::new(py, Event::new(event))).collect::<PyResult<_>>()?,
                 outcome: None,
             }),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::message::{Refusal, Scratch, read};
+use super::message::{MessageReader, Refusal};
 use super::parse::{Cursor, Fault};
 use crate::error::{Code, ListError};
 use crate::list::MessageList;
@@ -95,8 +95,8 @@ impl MessageList {
     /// The text is read front to back and the first problem is reported: each record is checked in its turn, late
     /// system records included. The rules that span records are left to [`MessageList::check`].
     pub fn from_json(bytes: &[u8]) -> Result<Self, JsonLoadError> {
-        let text =
-            std::str::from_utf8(bytes).map_err(|error| JsonLoadError::NotUtf8 { offset: error.valid_up_to() })?;
+        let text = simdutf8::compat::from_utf8(bytes)
+            .map_err(|error| JsonLoadError::NotUtf8 { offset: error.valid_up_to() })?;
         Self::from_json_text(text)
     }
 
@@ -108,7 +108,7 @@ impl MessageList {
             cursor.skip(0).and_then(|()| cursor.end()).map_err(syntax)?;
             return Err(JsonLoadError::NotArray);
         }
-        let mut loader = Loader { left: text.len(), ..Loader::default() };
+        let mut loader = Loader::default();
         cursor.expect(b'[', "").map_err(syntax)?;
         if !cursor.eat(b']') {
             loop {
@@ -150,7 +150,8 @@ impl Record {
     pub fn from_json(text: &str, position: usize) -> Result<Self, JsonLoadError> {
         let (mut out, mut meta) = (String::with_capacity(text.len() + 32), String::new());
         let mut cursor = Cursor::new(text);
-        let draft = read(&mut cursor, position, &mut Scratch::default(), &mut out, &mut meta)
+        let draft = MessageReader::default()
+            .read(&mut cursor, position, &mut out, &mut meta)
             .map_err(|refusal| JsonLoadError::from_refusal(text, refusal))?;
         cursor.end().map_err(|fault| JsonLoadError::syntax(text, &fault))?;
         Ok(Self::own(&draft, out, &meta))
@@ -167,30 +168,28 @@ struct Pending {
 }
 
 #[derive(Default)]
-struct Loader {
+struct Loader<'a> {
     list: MessageList,
     /// The messages of the open slab, with commas between them.
     messages: String,
     metas: String,
     pending: Vec<Pending>,
-    scratch: Scratch,
-    /// Bytes of text that were not read when the open slab began.
-    left: usize,
+    reader: MessageReader<'a>,
     /// Whether a record of another role than system came.
     led: bool,
 }
 
-impl Loader {
-    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Refusal> {
+impl<'a> Loader<'a> {
+    fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Refusal> {
         let position = self.list.len() + self.pending.len() + 1;
         if self.pending.is_empty() {
-            self.left = cursor.text().len() - cursor.offset();
-            self.messages.reserve_exact(self.left.min(SLAB_BYTES) + SLAB_BYTES / 16);
+            let left = cursor.text().len() - cursor.offset();
+            self.messages.reserve_exact(left.min(SLAB_BYTES) + SLAB_BYTES / 16);
         } else {
             self.messages.push(',');
         }
         let (start, meta_start) = (self.messages.len(), self.metas.len());
-        let draft = read(cursor, position, &mut self.scratch, &mut self.messages, &mut self.metas)?;
+        let draft = self.reader.read(cursor, position, &mut self.messages, &mut self.metas)?;
         if draft.role == Role::System && self.led {
             return Err(ListError::at(Code::LateSystem, position).into());
         }
@@ -227,5 +226,7 @@ impl Loader {
             };
             self.list.push_loaded(Arc::new(record));
         }
+        // While the records are at hand, the checks and the composition take them up cheaply.
+        self.list.take_up();
     }
 }

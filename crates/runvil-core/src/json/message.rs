@@ -21,375 +21,363 @@ impl From<ListError> for Refusal {
     }
 }
 
-/// A value of the text: where it starts, and the string it is, if it is one.
-#[derive(Debug, Clone, Copy)]
-struct Slot<'a> {
-    start: usize,
-    first: u8,
-    string: Option<RawString<'a>>,
+/// A value as far as a message's fields need it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum Slot<'a> {
+    #[default]
+    Absent,
+    Null,
+    Text(RawString<'a>),
+    /// An array, whose items the reader keeps.
+    List,
+    /// An object, as a stretch of the reader's canonical text.
+    Object(usize, usize),
+    Other,
 }
 
-impl Slot<'_> {
-    fn is_null(&self) -> bool {
-        self.first == b'n'
+impl<'a> Slot<'a> {
+    fn text(self) -> Option<RawString<'a>> {
+        if let Self::Text(raw) = self { Some(raw) } else { None }
+    }
+
+    fn unless_null(self, absent: bool) -> Self {
+        if absent && self == Self::Null { Self::Absent } else { self }
     }
 }
 
-/// The fields of a message, not yet looked into.
+/// A content part, not yet checked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part<'a> {
+    kind: Option<RawString<'a>>,
+    text: Option<RawString<'a>>,
+    url: Option<RawString<'a>>,
+}
+
+/// A tool call, not yet checked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Call<'a> {
+    table: bool,
+    id: Option<RawString<'a>>,
+    own: Target<'a>,
+    /// What the chat form calls the function.
+    function: Option<Target<'a>>,
+}
+
+/// Which tool is called, with what.
+#[derive(Debug, Clone, Copy, Default)]
+struct Target<'a> {
+    name: Option<RawString<'a>>,
+    arguments: Slot<'a>,
+}
+
+/// The fields of a message, not yet checked.
 #[derive(Debug, Default)]
 struct Fields<'a> {
-    role: Option<Slot<'a>>,
-    content: Option<Slot<'a>>,
-    tool_calls: Option<Slot<'a>>,
-    tool_call_id: Option<Slot<'a>>,
-    meta: Option<Slot<'a>>,
+    role: Slot<'a>,
+    content: Slot<'a>,
+    tool_calls: Slot<'a>,
+    tool_call_id: Slot<'a>,
+    has_meta: bool,
 }
 
-/// Buffers that are used again from message to message.
+/// Reads messages one after the other; its buffers serve all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct MessageReader<'a> {
+    parts: Vec<Part<'a>>,
+    calls: Vec<Call<'a>>,
+    /// Canonical text of the arguments that came as objects.
     arguments: String,
+    decoded: String,
 }
 
-/// Reads the message at the cursor: writes its wire form to `out` and its metadata to `metas`.
-///
-/// Returns nothing but the draft; what was written before a refusal is left behind.
-pub(crate) fn read(
-    cursor: &mut Cursor<'_>,
-    position: usize,
-    scratch: &mut Scratch,
-    out: &mut String,
-    metas: &mut String,
-) -> Result<Draft, Refusal> {
-    let text = cursor.text();
-    let fields = scan(cursor, position)?;
-    let role = check_role(fields.role, position)?;
-    let openai = is_openai(text, &fields);
-    let absent = |slot: Option<Slot<'_>>| slot.is_none_or(|slot| openai && slot.is_null());
-    let calls = fields.tool_calls.filter(|_| !absent(fields.tool_calls));
-    let calls = match calls {
-        None => None,
-        Some(slot) => Some(CallList { slot, empty: slot.first == b'[' && is_empty_array(text, slot) }),
-    };
-
-    let mut draft = Draft::begin(out, role);
-    match fields.content {
-        Some(Slot { string: Some(raw), .. }) => draft.text(out, raw.into()),
-        Some(slot) if slot.first == b'[' && !is_empty_array(text, slot) => {
-            write_parts(text, slot, position, &mut draft, out)?;
-        }
-        Some(slot) if openai && slot.is_null() && calls.as_ref().is_some_and(|calls| !calls.empty) => {
-            draft.text(out, "".into());
-        }
-        _ => return Err(ListError::at(Code::ContentInvalid, position).into()),
-    }
-
-    let id = match fields.tool_call_id.filter(|_| !absent(fields.tool_call_id)) {
-        None => None,
-        Some(Slot { string: Some(id), .. }) => Some(id),
-        Some(_) => return Err(ListError::at(Code::ToolCallIdNotString, position).into()),
-    };
-    match (role, id) {
-        (Role::Tool, None) => return Err(ListError::at(Code::ToolCallIdMissing, position).into()),
-        (Role::System | Role::User | Role::Assistant, Some(_)) => {
-            return Err(ListError::at(Code::ToolCallIdMisplaced, position).into());
-        }
-        _ => {}
-    }
-    if let Some(calls) = calls {
-        write_calls(text, calls.slot, openai, position, scratch, &mut draft, out)?;
-    }
-    Draft::finish(out, id.map(Into::into));
-    write_meta(text, fields.meta, position, metas)?;
-    Ok(draft)
-}
-
-struct CallList<'a> {
-    slot: Slot<'a>,
-    empty: bool,
-}
-
-fn fault(fault: Fault, position: usize) -> Refusal {
-    if fault.limit {
-        Refusal::Record(ListError::not_json_record(position, fault.reason))
-    } else {
-        Refusal::Text(fault)
-    }
-}
-
-/// Finds the fields of a message and checks that all of it is JSON.
-fn scan<'a>(cursor: &mut Cursor<'a>, position: usize) -> Result<Fields<'a>, Refusal> {
-    let refused = |refusal| fault(refusal, position);
-    if cursor.peek() != Some(b'{') {
-        cursor.skip(0).map_err(refused)?;
-        return Err(ListError::at(Code::RecordNotTable, position).into());
-    }
-    let mut fields = Fields::default();
-    // The record itself is no level: depth counts from a field's own value.
-    cursor
-        .entries(0, |cursor, key, _| {
-            let slot = read_slot(cursor, 0)?;
-            match &*key.decoded() {
-                "role" => fields.role = Some(slot),
-                "content" => fields.content = Some(slot),
-                "tool_calls" => fields.tool_calls = Some(slot),
-                "tool_call_id" => fields.tool_call_id = Some(slot),
-                "meta" => fields.meta = Some(slot),
-                _ => {}
+impl<'a> MessageReader<'a> {
+    /// Reads the message at the cursor: writes its wire form to `out` and its metadata to `metas`.
+    ///
+    /// What was written before a refusal is left behind.
+    pub(crate) fn read(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        position: usize,
+        out: &mut String,
+        metas: &mut String,
+    ) -> Result<Draft, Refusal> {
+        let meta_start = metas.len();
+        let fields = match self.scan(cursor, metas) {
+            Ok(Some(fields)) => fields,
+            Ok(None) => return Err(ListError::at(Code::RecordNotTable, position).into()),
+            Err(fault) if fault.limit => return Err(ListError::not_json_record(position, fault.reason).into()),
+            Err(fault) => return Err(Refusal::Text(fault)),
+        };
+        let role = check_role(fields.role, position)?;
+        let chat_form = match (fields.tool_calls, self.calls.first()) {
+            (Slot::List, Some(call)) => call.function.is_some(),
+            _ => !fields.has_meta,
+        };
+        let mut draft = Draft::begin(out, role);
+        self.write_content(&fields, chat_form, position, &mut draft, out)?;
+        let id = check_tool_call_id(role, fields.tool_call_id.unless_null(chat_form), position)?;
+        match fields.tool_calls.unless_null(chat_form) {
+            Slot::Absent => {}
+            Slot::List => {
+                for index in 0..self.calls.len() {
+                    self.write_call(index, chat_form, position, &mut draft, out)?;
+                }
+                draft.end_calls(out);
             }
-            Ok(())
-        })
-        .map_err(refused)?;
-    Ok(fields)
-}
-
-/// Steps over a value and remembers it.
-fn read_slot<'a>(cursor: &mut Cursor<'a>, depth: usize) -> Result<Slot<'a>, Fault> {
-    let first = cursor.peek().unwrap_or(0);
-    let start = cursor.offset();
-    let string = if first == b'"' {
-        Some(cursor.string()?)
-    } else {
-        cursor.skip(depth)?;
-        None
-    };
-    Ok(Slot { start, first, string })
-}
-
-fn check_role(role: Option<Slot<'_>>, position: usize) -> Result<Role, ListError> {
-    let name = role.and_then(|slot| slot.string).ok_or_else(|| ListError::at(Code::RoleNotString, position))?;
-    let name = name.decoded();
-    Role::parse(&name).ok_or_else(|| ListError::named(Code::RoleUnknown, position, &name))
-}
-
-fn is_empty_array(text: &str, slot: Slot<'_>) -> bool {
-    let mut cursor = Cursor::at(text, slot.start + 1);
-    cursor.peek() == Some(b']')
-}
-
-/// Whether the message is in the form of OpenAI's chat API.
-///
-/// It is when its first tool call has a `function`; without tool calls, unless it has metadata.
-fn is_openai(text: &str, fields: &Fields<'_>) -> bool {
-    match fields.tool_calls {
-        Some(slot) if slot.first == b'[' && !is_empty_array(text, slot) => {
-            let mut cursor = Cursor::at(text, slot.start + 1);
-            let mut function = false;
-            if cursor.peek() == Some(b'{') {
-                // The text was checked before: this cannot fail.
-                let _ = cursor.entries(0, |cursor, key, depth| {
-                    function |= key.decoded() == "function";
-                    cursor.skip(depth)
-                });
-            }
-            function
+            _ => return Err(ListError::at(Code::ToolCallsNotArray, position).into()),
         }
-        _ => fields.meta.is_none(),
+        Draft::finish(out, id.map(Into::into));
+        let size = metas.len() - meta_start;
+        if size > META_LIMIT {
+            return Err(ListError::meta_too_large(position, size).into());
+        }
+        Ok(draft)
     }
-}
 
-fn write_parts(
-    text: &str,
-    slot: Slot<'_>,
-    position: usize,
-    draft: &mut Draft,
-    out: &mut String,
-) -> Result<(), Refusal> {
-    let mut cursor = Cursor::at(text, slot.start);
-    let mut index = 0;
-    let mut refused = None;
-    let read = cursor.items(0, |cursor, depth| {
-        index += 1;
-        if refused.is_some() {
-            return cursor.skip(depth);
-        }
+    /// Finds the fields of a message, checking that all of it is JSON. `None` is a value that is no object.
+    fn scan(&mut self, cursor: &mut Cursor<'a>, metas: &mut String) -> Result<Option<Fields<'a>>, Fault> {
         if cursor.peek() != Some(b'{') {
-            refused = Some(ListError::at_part(Code::PartNotTable, position, index));
-            return cursor.skip(depth);
+            // The levels of a record count from its fields' values.
+            if cursor.peek() == Some(b'[') {
+                cursor.items(0, |cursor, _| cursor.skip(0))?;
+            } else {
+                cursor.skip(0)?;
+            }
+            return Ok(None);
         }
-        let (mut kind, mut said, mut image) = (None, None, None);
-        cursor.entries(depth, |cursor, key, depth| {
-            let slot = read_slot(cursor, depth)?;
-            match &*key.decoded() {
-                "type" => kind = slot.string,
-                "text" => said = slot.string,
-                "image_url" => image = Some(slot),
-                _ => {}
+        self.arguments.clear();
+        let mut fields = Fields::default();
+        let meta_start = metas.len();
+        cursor.entries(0, |cursor, key, _| {
+            match key.decoded().as_bytes() {
+                b"role" => fields.role = self.slot(cursor, 0)?,
+                b"content" => {
+                    self.parts.clear();
+                    fields.content = if cursor.peek() == Some(b'[') {
+                        cursor.items(0, |cursor, depth| self.scan_part(cursor, depth))?;
+                        Slot::List
+                    } else {
+                        self.slot(cursor, 0)?
+                    };
+                }
+                b"tool_calls" => {
+                    self.calls.clear();
+                    fields.tool_calls = if cursor.peek() == Some(b'[') {
+                        cursor.items(0, |cursor, depth| self.scan_call(cursor, depth))?;
+                        Slot::List
+                    } else {
+                        self.slot(cursor, 0)?
+                    };
+                }
+                b"tool_call_id" => fields.tool_call_id = self.slot(cursor, 0)?,
+                b"meta" => {
+                    fields.has_meta = true;
+                    metas.truncate(meta_start);
+                    if cursor.peek() == Some(b'n') {
+                        cursor.skip(0)?;
+                    } else {
+                        push_compact(cursor, 0, metas)?;
+                    }
+                }
+                _ => cursor.skip(0)?,
             }
             Ok(())
         })?;
-        refused = match kind.map(RawString::decoded).as_deref() {
-            None => Some(ListError::at_part(Code::PartNotTable, position, index)),
-            Some("text") => match said {
-                Some(said) => {
-                    draft.text_part(out, said.into());
-                    None
-                }
-                None => Some(ListError::at_part(Code::TextPartInvalid, position, index)),
-            },
-            Some("image_url") => match image.and_then(|image| string_entry(text, image, "url")) {
-                Some(url) => {
-                    draft.image_part(out, url.into());
-                    None
-                }
-                None => Some(ListError::at_part(Code::ImagePartInvalid, position, index)),
-            },
-            Some(other) => Some(ListError::named_part(position, index, other)),
-        };
-        Ok(())
-    });
-    read.map_err(|refusal| fault(refusal, position))?;
-    match refused {
-        Some(error) => Err(error.into()),
-        None => {
-            draft.end_parts(out);
-            Ok(())
+        if fields.tool_calls != Slot::List {
+            self.calls.clear();
         }
+        Ok(Some(fields))
     }
-}
 
-/// The string under this key, when the value is an object that has one.
-fn string_entry<'a>(text: &'a str, slot: Slot<'_>, wanted: &str) -> Option<RawString<'a>> {
-    let mut found = None;
-    if slot.first == b'{' {
-        let mut cursor = Cursor::at(text, slot.start);
-        let _ = cursor.entries(0, |cursor, key, depth| {
-            let slot = read_slot(cursor, depth)?;
-            if key.decoded() == wanted {
-                found = slot.string;
+    /// Reads a value that is no list of parts or calls. `depth` counts the levels around it.
+    fn slot(&mut self, cursor: &mut Cursor<'a>, depth: usize) -> Result<Slot<'a>, Fault> {
+        Ok(match cursor.peek() {
+            Some(b'"') => Slot::Text(cursor.string()?),
+            Some(b'{') => {
+                let start = self.arguments.len();
+                push_compact(cursor, depth, &mut self.arguments)?;
+                Slot::Object(start, self.arguments.len())
             }
-            Ok(())
-        });
+            first => {
+                cursor.skip(depth)?;
+                if first == Some(b'n') { Slot::Null } else { Slot::Other }
+            }
+        })
     }
-    found
-}
 
-/// The fields of one tool call.
-#[derive(Debug, Default)]
-struct CallFields<'a> {
-    id: Option<RawString<'a>>,
-    name: Option<RawString<'a>>,
-    arguments: Option<Slot<'a>>,
-    function: Option<Slot<'a>>,
-}
-
-fn write_calls(
-    text: &str,
-    slot: Slot<'_>,
-    openai: bool,
-    position: usize,
-    scratch: &mut Scratch,
-    draft: &mut Draft,
-    out: &mut String,
-) -> Result<(), Refusal> {
-    if slot.first != b'[' {
-        return Err(ListError::at(Code::ToolCallsNotArray, position).into());
+    fn scan_part(&mut self, cursor: &mut Cursor<'a>, depth: usize) -> Result<(), Fault> {
+        let mut part = Part::default();
+        if cursor.peek() == Some(b'{') {
+            cursor.entries(depth, |cursor, key, depth| {
+                match key.decoded().as_bytes() {
+                    b"type" => part.kind = string_or_skip(cursor, depth)?,
+                    b"text" => part.text = string_or_skip(cursor, depth)?,
+                    b"image_url" => {
+                        part.url = None;
+                        if cursor.peek() == Some(b'{') {
+                            cursor.entries(depth, |cursor, key, depth| {
+                                if key.decoded() == "url" {
+                                    part.url = string_or_skip(cursor, depth)?;
+                                    return Ok(());
+                                }
+                                cursor.skip(depth)
+                            })?;
+                        } else {
+                            cursor.skip(depth)?;
+                        }
+                    }
+                    _ => cursor.skip(depth)?,
+                }
+                Ok(())
+            })?;
+        } else {
+            cursor.skip(depth)?;
+        }
+        self.parts.push(part);
+        Ok(())
     }
-    let mut cursor = Cursor::at(text, slot.start);
-    let mut index = 0;
-    let mut refused = None;
-    let read = cursor.items(0, |cursor, depth| {
-        index += 1;
-        if refused.is_some() {
-            return cursor.skip(depth);
+
+    fn scan_call(&mut self, cursor: &mut Cursor<'a>, depth: usize) -> Result<(), Fault> {
+        let mut call = Call::default();
+        if cursor.peek() == Some(b'{') {
+            call.table = true;
+            cursor.entries(depth, |cursor, key, depth| {
+                match key.decoded().as_bytes() {
+                    b"id" => call.id = string_or_skip(cursor, depth)?,
+                    b"name" => call.own.name = string_or_skip(cursor, depth)?,
+                    b"arguments" => call.own.arguments = self.slot(cursor, depth)?,
+                    b"function" => {
+                        let mut function = Target::default();
+                        if cursor.peek() == Some(b'{') {
+                            cursor.entries(depth, |cursor, key, depth| {
+                                match key.decoded().as_bytes() {
+                                    b"name" => function.name = string_or_skip(cursor, depth)?,
+                                    b"arguments" => function.arguments = self.slot(cursor, depth)?,
+                                    _ => cursor.skip(depth)?,
+                                }
+                                Ok(())
+                            })?;
+                        } else {
+                            cursor.skip(depth)?;
+                        }
+                        call.function = Some(function);
+                    }
+                    _ => cursor.skip(depth)?,
+                }
+                Ok(())
+            })?;
+        } else {
+            cursor.skip(depth)?;
         }
-        if cursor.peek() != Some(b'{') {
-            refused = Some(ListError::at_call(Code::CallNotTable, position, index));
-            return cursor.skip(depth);
-        }
-        let mut call = CallFields::default();
-        call_fields(cursor, depth, &mut call)?;
-        if let Err(error) = write_call(text, call, openai, position, index, scratch, draft, out) {
-            refused = Some(error);
+        self.calls.push(call);
+        Ok(())
+    }
+
+    fn write_content(
+        &self,
+        fields: &Fields<'a>,
+        chat_form: bool,
+        position: usize,
+        draft: &mut Draft,
+        out: &mut String,
+    ) -> Result<(), ListError> {
+        match fields.content {
+            Slot::Text(raw) => draft.text(out, raw.into()),
+            Slot::List if !self.parts.is_empty() => {
+                for (index, part) in self.parts.iter().enumerate() {
+                    write_part(*part, position, index + 1, draft, out)?;
+                }
+                draft.end_parts(out);
+            }
+            Slot::Null if chat_form && !self.calls.is_empty() => draft.text(out, "".into()),
+            _ => return Err(ListError::at(Code::ContentInvalid, position)),
         }
         Ok(())
-    });
-    read.map_err(|refusal| fault(refusal, position))?;
-    match refused {
-        Some(error) => Err(error.into()),
-        None => {
-            draft.end_calls(out);
-            Ok(())
-        }
+    }
+
+    fn write_call(
+        &mut self,
+        index: usize,
+        chat_form: bool,
+        position: usize,
+        draft: &mut Draft,
+        out: &mut String,
+    ) -> Result<(), ListError> {
+        let refused = |code| ListError::at_call(code, position, index + 1);
+        let call = self.calls.get(index).filter(|call| call.table).ok_or_else(|| refused(Code::CallNotTable))?;
+        let id = call.id.ok_or_else(|| refused(Code::CallIdNotString))?;
+        let target = if chat_form { call.function.unwrap_or_default() } else { call.own };
+        let name = target.name.ok_or_else(|| refused(Code::CallNameNotString))?;
+        let arguments = match target.arguments.unless_null(chat_form) {
+            Slot::Absent => "{}",
+            Slot::Object(start, end) => &self.arguments[start..end],
+            Slot::Text(raw) if chat_form => {
+                self.decoded.clear();
+                decode_arguments(raw, &mut self.decoded).map_err(|limit| match limit {
+                    Some(reason) => {
+                        let reason = format!("tool_calls[{}] arguments: {reason}", index + 1);
+                        ListError::not_json_record(position, reason)
+                    }
+                    None => refused(Code::CallArgumentsNotTable),
+                })?;
+                &self.decoded
+            }
+            _ => return Err(refused(Code::CallArgumentsNotTable)),
+        };
+        draft.call(out, id.into(), name.into(), arguments);
+        Ok(())
     }
 }
 
-fn call_fields<'a>(cursor: &mut Cursor<'a>, depth: usize, call: &mut CallFields<'a>) -> Result<(), Fault> {
-    cursor.entries(depth, |cursor, key, depth| {
-        let slot = read_slot(cursor, depth)?;
-        match &*key.decoded() {
-            "id" => call.id = slot.string,
-            "name" => call.name = slot.string,
-            "arguments" => call.arguments = Some(slot),
-            "function" => call.function = Some(slot),
-            _ => {}
-        }
-        Ok(())
-    })
+/// Writes the object that the text holds. The error is the limit the text exceeds, if it is JSON all the same.
+fn decode_arguments(raw: RawString<'_>, out: &mut String) -> Result<(), Option<&'static str>> {
+    let text = raw.decoded();
+    let mut cursor = Cursor::new(&text);
+    let object = cursor.peek() == Some(b'{');
+    // An array of calls and a call are the two levels around it.
+    match push_compact(&mut cursor, 2, out).and_then(|()| cursor.end()) {
+        Ok(()) if object => Ok(()),
+        Err(fault) if fault.limit => Err(Some(fault.reason)),
+        _ => Err(None),
+    }
 }
 
-#[expect(clippy::too_many_arguments, reason = "one step of `write_calls`, which holds all of these")]
-fn write_call<'a>(
-    text: &'a str,
-    mut call: CallFields<'a>,
-    openai: bool,
+fn string_or_skip<'a>(cursor: &mut Cursor<'a>, depth: usize) -> Result<Option<RawString<'a>>, Fault> {
+    if cursor.peek() == Some(b'"') {
+        return cursor.string().map(Some);
+    }
+    cursor.skip(depth)?;
+    Ok(None)
+}
+
+fn check_role(role: Slot<'_>, position: usize) -> Result<Role, ListError> {
+    let name = role.text().ok_or_else(|| ListError::at(Code::RoleNotString, position))?.decoded();
+    Role::parse(&name).ok_or_else(|| ListError::named(Code::RoleUnknown, position, &name))
+}
+
+fn check_tool_call_id<'a>(role: Role, id: Slot<'a>, position: usize) -> Result<Option<RawString<'a>>, ListError> {
+    match (role, id) {
+        (Role::Tool, Slot::Text(id)) => Ok(Some(id)),
+        (Role::Tool, Slot::Absent) => Err(ListError::at(Code::ToolCallIdMissing, position)),
+        (_, Slot::Absent) => Ok(None),
+        (_, Slot::Text(_)) => Err(ListError::at(Code::ToolCallIdMisplaced, position)),
+        _ => Err(ListError::at(Code::ToolCallIdNotString, position)),
+    }
+}
+
+fn write_part(
+    part: Part<'_>,
     position: usize,
     index: usize,
-    scratch: &mut Scratch,
     draft: &mut Draft,
     out: &mut String,
 ) -> Result<(), ListError> {
-    let refused = |code| ListError::at_call(code, position, index);
-    let id = call.id.ok_or_else(|| refused(Code::CallIdNotString))?;
-    if openai {
-        // The name and the arguments are those of the function.
-        let function = call.function.take();
-        call.name = None;
-        call.arguments = None;
-        if let Some(function) = function.filter(|slot| slot.first == b'{') {
-            // The text was checked before: this cannot fail.
-            let _ = call_fields(&mut Cursor::at(text, function.start), 0, &mut call);
-        }
-    }
-    let name = call.name.ok_or_else(|| refused(Code::CallNameNotString))?;
-    let arguments = &mut scratch.arguments;
-    arguments.clear();
-    match call.arguments.filter(|slot| !(openai && slot.is_null())) {
-        None => arguments.push_str("{}"),
-        Some(slot) if slot.first == b'{' => {
-            // Its level was counted when the text was checked.
-            let mut cursor = Cursor::at(text, slot.start);
-            push_compact(&mut cursor, 0, arguments).map_err(|_| refused(Code::CallArgumentsNotTable))?;
-        }
-        Some(Slot { string: Some(raw), .. }) if openai => {
-            let decoded = raw.decoded();
-            let mut cursor = Cursor::new(&decoded);
-            let object = cursor.peek() == Some(b'{');
-            // An array of calls and a call are the two levels around it.
-            let read = push_compact(&mut cursor, 2, arguments).and_then(|()| cursor.end());
-            match read {
-                Err(fault) if fault.limit => {
-                    let reason = format!("tool_calls[{index}] arguments: {}", fault.reason);
-                    return Err(ListError::not_json_record(position, reason));
-                }
-                Ok(()) if object => {}
-                _ => return Err(refused(Code::CallArgumentsNotTable)),
-            }
-        }
-        Some(_) => return Err(refused(Code::CallArgumentsNotTable)),
-    }
-    draft.call(out, id.into(), name.into(), arguments);
-    Ok(())
-}
-
-fn write_meta(text: &str, meta: Option<Slot<'_>>, position: usize, metas: &mut String) -> Result<(), Refusal> {
-    let Some(slot) = meta.filter(|slot| !slot.is_null()) else { return Ok(()) };
-    let start = metas.len();
-    let mut cursor = Cursor::at(text, slot.start);
-    push_compact(&mut cursor, 0, metas).map_err(|refusal| fault(refusal, position))?;
-    let size = metas.len() - start;
-    if size > META_LIMIT {
-        return Err(ListError::meta_too_large(position, size).into());
+    let refused = |code| ListError::at_part(code, position, index);
+    let kind = part.kind.ok_or_else(|| refused(Code::PartNotTable))?.decoded();
+    match &*kind {
+        "text" => draft.text_part(out, part.text.ok_or_else(|| refused(Code::TextPartInvalid))?.into()),
+        "image_url" => draft.image_part(out, part.url.ok_or_else(|| refused(Code::ImagePartInvalid))?.into()),
+        other => return Err(ListError::named_part(position, index, other)),
     }
     Ok(())
 }

@@ -133,6 +133,11 @@ impl<'a> Cursor<'a> {
                 }
                 b'\\' => {
                     let escape = &bytes[at..];
+                    if let Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') = escape.get(1) {
+                        saved += 1;
+                        self.at = at + 2;
+                        continue;
+                    }
                     let Some((character, length)) = read_escape(escape) else {
                         return Err(self.fault("a string holds a broken escape"));
                     };
@@ -305,17 +310,12 @@ fn number_value(number: RawNumber<'_>) -> Number {
     }
 }
 
-/// Whether this is how canonical text writes the character.
+/// Whether canonical text writes the character by this escape, which is `\/` or one with a code.
 fn is_canonical_escape(character: char, escape: &[u8]) -> bool {
-    match escape.len() {
-        2 => character != '/',
-        6 => {
-            u32::from(character) < 0x20
-                && !matches!(character, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t')
-                && !escape[5].is_ascii_uppercase()
-        }
-        _ => false,
-    }
+    escape.len() == 6
+        && u32::from(character) < 0x20
+        && !matches!(character, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t')
+        && !escape[5].is_ascii_uppercase()
 }
 
 /// Reads one value that makes up the whole text.

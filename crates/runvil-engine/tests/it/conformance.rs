@@ -18,7 +18,8 @@ use crate::driver::{Seen, drive, world};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    case: Vec<Case>,
+    #[serde(rename = "case")]
+    all: Vec<Case>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,7 +125,7 @@ fn every_case_holds() {
         let text = fs::read_to_string(&path).unwrap();
         let cases: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
         let mut names = BTreeSet::new();
-        for case in cases.case {
+        for case in cases.all {
             assert!(names.insert(case.name.clone()), "{file}: two cases are called {:?}", case.name);
             count += 1;
             if let Err(problem) = check(&case) {
@@ -198,13 +199,10 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
         let model = match given {
             Some(None) => continue,
             Some(Some(model)) => catalog(&role.label, model),
-            None => catalog(&role.label, &Model {
-                model: None,
-                context: None,
-                max_tokens: None,
-                thinking: None,
-                description: String::new(),
-            }),
+            None => catalog(
+                &role.label,
+                &Model { model: None, context: None, max_tokens: None, thinking: None, description: String::new() },
+            ),
         };
         models.insert(role.label.clone(), model);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// What the outside world answers.
 #[derive(Debug, Clone, Default)]
-pub struct World {
+pub(crate) struct World {
     /// Model answers, in the `--replies` format.
     pub replies: VecDeque<Value>,
     /// Operator texts.
@@ -25,14 +25,14 @@ pub struct World {
 
 /// Everything a run showed.
 #[derive(Debug, PartialEq)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub outcome: Outcome,
     pub events: Vec<Value>,
     pub requests: Vec<Value>,
 }
 
 /// Reads replies in the `--replies` format: model answers and operator lines.
-pub fn world(replies: &str) -> World {
+pub(crate) fn world(replies: &str) -> World {
     let mut world = World::default();
     for line in replies.lines().filter(|line| !line.trim().is_empty()) {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
@@ -44,7 +44,7 @@ pub fn world(replies: &str) -> World {
     world
 }
 
-pub fn drive(prompt: &Arc<Prompt>, params: Params, mut world: World) -> Seen {
+pub(crate) fn drive(prompt: &Arc<Prompt>, params: Params, mut world: World) -> Seen {
     let mut run = Run::new(Arc::clone(prompt), params);
     let mut events = Vec::new();
     let mut requests = Vec::new();
@@ -110,13 +110,12 @@ fn model_answer(line: Option<Value>) -> Answer {
     };
     if let Some(error) = line.get("error") {
         let status = error.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
-        return Answer::ModelFailure(match text(error, "transport") {
-            Some(detail) => ModelFailure { detail: Some(detail), ..ModelFailure::new(FailureKind::Transport) },
-            None => {
-                let mut failure = classify(status, &text(error, "body").unwrap_or_default());
-                failure.status = status;
-                failure
-            }
+        return Answer::ModelFailure(if let Some(detail) = text(error, "transport") {
+            ModelFailure { detail: Some(detail), ..ModelFailure::new(FailureKind::Transport) }
+        } else {
+            let mut failure = classify(status, &text(error, "body").unwrap_or_default());
+            failure.status = status;
+            failure
         });
     }
     let calls = line.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -72,7 +72,8 @@ fn a_cancelled_run_is_done_once_its_effects_are_answered() {
 
 #[test]
 fn a_dropped_round_is_a_cancelled_error() {
-    let source = "models.use('writer')\nmessages:user('hi')\nlocal ok, err = pcall(models.loop)\nreturn err.kind .. #messages";
+    let source =
+        "models.use('writer')\nmessages:user('hi')\nlocal ok, err = pcall(models.loop)\nreturn err.kind .. #messages";
     let mut run = Run::new(prompt(source), params());
     let Step::Pending { effects, .. } = run.step() else { panic!() };
     run.resume(effects[0].0, Answer::Dropped);

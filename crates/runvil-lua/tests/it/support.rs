@@ -9,7 +9,7 @@ use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
 use serde_json::{Value, json};
 
-pub struct NoHeadings;
+pub(crate) struct NoHeadings;
 
 impl Headings for NoHeadings {
     fn items(&self, reference: &str) -> Result<Vec<String>, String> {
@@ -17,7 +17,7 @@ impl Headings for NoHeadings {
     }
 }
 
-pub fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
+pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
     Arc::new(Environment {
         models: Models::new(Vec::new(), false),
         cancel,
@@ -29,7 +29,7 @@ pub fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> 
     })
 }
 
-pub fn params(var: Value) -> SectionParams {
+pub(crate) fn params(var: Value) -> SectionParams {
     SectionParams {
         name: "Only".to_owned(),
         sys: vec![("id", json!("0.1")), ("section_name", json!("Only"))],
@@ -42,14 +42,14 @@ pub fn params(var: Value) -> SectionParams {
     }
 }
 
-pub const MEMORY: usize = 64 << 20;
+pub(crate) const MEMORY: usize = 64 << 20;
 
-pub fn vm() -> SectionVm {
+pub(crate) fn vm() -> SectionVm {
     SectionVm::new(environment(MEMORY, CancelFlag::default()), params(json!({}))).unwrap()
 }
 
 /// Runs one block of `vm`.
-pub fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
+pub(crate) fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
     let program = Compiler::new().compile(source, "section `Only` prologue", 11).unwrap();
     match vm.start(&program, prose) {
         Turn::Ended(end) => end,
@@ -58,11 +58,11 @@ pub fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
 }
 
 /// The text a block returns.
-pub fn run(source: &str) -> String {
+pub(crate) fn run(source: &str) -> String {
     returned(block(&mut vm(), source, ""))
 }
 
-pub fn returned(end: BlockEnd) -> String {
+pub(crate) fn returned(end: BlockEnd) -> String {
     match end {
         BlockEnd::Returned(text) => text.unwrap_or_else(|| "<nothing>".to_owned()),
         BlockEnd::Jumped(target) => format!("<jump {target}>"),
