@@ -155,12 +155,7 @@ fn check_tool_call_id(role: Role, id: Option<&Value>, position: usize) -> Result
     }
 }
 
-fn write_calls(
-    draft: &mut Draft,
-    out: &mut String,
-    calls: Option<&Value>,
-    position: usize,
-) -> Result<(), ListError> {
+fn write_calls(draft: &mut Draft, out: &mut String, calls: Option<&Value>, position: usize) -> Result<(), ListError> {
     let Some(calls) = calls else { return Ok(()) };
     let calls = calls.as_array().ok_or_else(|| ListError::at(Code::ToolCallsNotArray, position))?;
     for (index, call) in calls.iter().enumerate() {

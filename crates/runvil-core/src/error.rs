@@ -324,9 +324,9 @@ impl fmt::Display for ListError {
                 _ => f.write_str("replace is out of bounds"),
             },
             Code::ListEmpty => f.write_str("messages must not be empty"),
-            Code::SystemParts => f.write_str(
-                "is a system message with content parts; only plain text system messages can be composed",
-            ),
+            Code::SystemParts => {
+                f.write_str("is a system message with content parts; only plain text system messages can be composed")
+            }
             Code::ToolCallsMisplaced => f.write_str("sets tool_calls but is not an assistant message"),
             Code::CallIdDuplicate => write!(f, "tool call id {} duplicates an earlier tool call", self.name()),
             Code::CallUnanswered => write!(f, "tool call {} has no tool result", self.name()),

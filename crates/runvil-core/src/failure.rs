@@ -163,7 +163,8 @@ const OVERFLOW_PHRASES: [&str; 12] = [
 ];
 
 /// Phrases by which a provider says that a quota is spent, in lower case.
-const QUOTA_PHRASES: [&str; 4] = ["insufficient_quota", "exceeded your current quota", "billing_hard_limit", "quota exceeded"];
+const QUOTA_PHRASES: [&str; 4] =
+    ["insufficient_quota", "exceeded your current quota", "billing_hard_limit", "quota exceeded"];
 
 /// Phrases by which a provider refuses a request on content policy grounds, in lower case.
 const POLICY_PHRASES: [&str; 4] = ["content_policy", "content policy", "content_filter", "content management policy"];

@@ -84,9 +84,7 @@ impl SeenIds {
 
     /// Positions at which an id with this hash may have been used.
     pub(crate) fn positions(&self, hash: u64) -> impl Iterator<Item = usize> {
-        self.layers
-            .iter()
-            .flat_map(move |layer| layer.ids.positions(hash).filter(|position| *position < layer.limit))
+        self.layers.iter().flat_map(move |layer| layer.ids.positions(hash).filter(|position| *position < layer.limit))
     }
 
     pub(crate) fn insert(&mut self, hash: u64, position: usize) {
@@ -106,16 +104,6 @@ impl SeenIds {
     /// The layer that takes new ids.
     fn live(&mut self) -> Option<&mut Ids> {
         self.layers.last_mut().filter(|layer| layer.limit == usize::MAX).and_then(|layer| Arc::get_mut(&mut layer.ids))
-    }
-
-    /// Makes room for this many ids.
-    pub(crate) fn reserve(&mut self, additional: usize) {
-        if self.layers.is_empty() {
-            self.layers.push(Layer { ids: Arc::default(), limit: usize::MAX });
-        }
-        if let Some(ids) = self.live() {
-            ids.first.reserve(additional);
-        }
     }
 
     /// Forgets the ids used at this position and after it.

@@ -530,22 +530,22 @@ impl Run {
             return refuse(format!("call recursion exceeded cap of {DEPTH_CAP}"));
         }
         let id = format!("{}.{}", caller.id, caller.children);
-        let mut called = match input {
+        let mut inner = match input {
             Some(input) => {
                 let parsed = parse_arguments(document.frontmatter.args.is_some(), &input);
                 Chain::new(id, input, parsed, var)
             }
             None => Chain::new(id, caller.args.clone(), caller.argv.clone(), var),
         };
-        called.caller = Some(chain);
-        called.depth = caller.depth + 1;
-        called.walk_from(target);
+        inner.caller = Some(chain);
+        inner.depth = caller.depth + 1;
+        inner.walk_from(target);
         self.chains[chain].children += 1;
         let place = if let Some(place) = self.free.pop() {
-            self.chains[place] = called;
+            self.chains[place] = inner;
             place
         } else {
-            self.chains.push(called);
+            self.chains.push(inner);
             self.chains.len() - 1
         };
         self.ready.push_back((place, None));

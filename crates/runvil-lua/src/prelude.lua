@@ -133,11 +133,13 @@ end
 
 local function to_text(value)
   local kind = raw_type(value)
-  if kind == 'table' or kind == 'userdata' then
+  if kind == 'table' then
     local meta = native.metatable(value)
     if meta ~= nil and raw_rawget(meta, '__tostring') ~= nil then return raw_tostring(value) end
-    if native.is_null(value) then return 'null' end
     return label(value, kind)
+  elseif kind == 'userdata' then
+    -- Every userdata of the Engine has a text form of its own.
+    return native.is_null(value) and 'null' or raw_tostring(value)
   elseif kind == 'function' or kind == 'thread' then
     return label(value, kind)
   end
@@ -284,8 +286,9 @@ function table.concat(list, separator, first, last)
     local value = list[k]
     local kind = raw_type(value)
     if kind ~= 'string' and kind ~= 'number' then
-      local meta = (kind == 'table' or kind == 'userdata') and native.metatable(value) or nil
-      if meta ~= nil and raw_rawget(meta, '__tostring') ~= nil then
+      local meta = kind == 'table' and native.metatable(value) or nil
+      if meta ~= nil and raw_rawget(meta, '__tostring') ~= nil
+        or kind == 'userdata' and not native.is_null(value) then
         value = raw_tostring(value)
       else
         raw_error('invalid value (' .. kind .. ') at index ' .. raw_tostring(k) .. " in table for 'concat'", 2)

@@ -60,6 +60,7 @@ impl Run {
     }
 
     /// Gives the answer to an effect: `(kind, data)`.
+    #[expect(clippy::needless_pass_by_value, reason = "a tuple can only be extracted by value")]
     fn resume(&self, py: Python<'_>, effect_id: u64, answer: (String, Bound<'_, PyAny>)) -> PyResult<()> {
         let answer = answers::read(&answer.0, &answer.1)?;
         py.detach(|| {

@@ -60,11 +60,6 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    /// A cursor that starts at this offset, which must be a character's first byte.
-    pub(crate) fn at(text: &'a str, at: usize) -> Self {
-        Self { text, at }
-    }
-
     pub(crate) fn offset(&self) -> usize {
         self.at
     }

@@ -40,7 +40,13 @@ fn merges_runs() {
         (
             "CMP-10",
             vec![
-                system("s1"), system("s2"), user(""), user("hi"), assistant(""), assistant("answer"), assistant(""),
+                system("s1"),
+                system("s2"),
+                user(""),
+                user("hi"),
+                assistant(""),
+                assistant("answer"),
+                assistant(""),
                 user("next"),
             ],
             vec![system("s1\n\ns2"), user("hi"), assistant("answer"), user("next")],
@@ -49,7 +55,11 @@ fn merges_runs() {
         ("CMP-12", vec![user("hi"), assistant(""), user("x")], vec![user("hi"), assistant(""), user("x")]),
         ("CMP-13", vec![user("")], vec![user("")]),
         ("CMP-14", vec![system(""), system("x")], vec![system("\n\nx")]),
-        ("CMP-15", vec![system(parts(&["t:look", "i:u"])), user("hi")], vec![system(parts(&["t:look", "i:u"])), user("hi")]),
+        (
+            "CMP-15",
+            vec![system(parts(&["t:look", "i:u"])), user("hi")],
+            vec![system(parts(&["t:look", "i:u"])), user("hi")],
+        ),
         ("CMP-16", vec![user("a"), user(parts(&["t:b", "i:u"]))], vec![user(parts(&["t:a", SEP, "t:b", "i:u"]))]),
         ("CMP-17", vec![user(parts(&["t:b"])), user("a")], vec![user(parts(&["t:b", SEP, "t:a"]))]),
         ("CMP-18", vec![user(""), user(parts(&["t:b"]))], vec![user(parts(&[SEP, "t:b"]))]),
@@ -57,8 +67,16 @@ fn merges_runs() {
         ("CMP-20", vec![user(parts(&["t:a"])), user(parts(&["t:b"]))], vec![user(parts(&["t:a", SEP, "t:b"]))]),
         ("CMP-21", vec![user("a"), user(""), user(parts(&["t:b"]))], vec![user(parts(&["t:a", SEP, "t:b"]))]),
         ("CMP-22", vec![user(parts(&["t:a"])), user(""), user("b")], vec![user(parts(&["t:a", SEP, SEP, "t:b"]))]),
-        ("CMP-23", vec![assistant(""), assistant(parts(&["t:a"])), assistant("b")], vec![assistant(parts(&["t:a", "t:b"]))]),
-        ("CMP-24", vec![assistant(parts(&["t:a"])), assistant(parts(&["t:b"]))], vec![assistant(parts(&["t:a", "t:b"]))]),
+        (
+            "CMP-23",
+            vec![assistant(""), assistant(parts(&["t:a"])), assistant("b")],
+            vec![assistant(parts(&["t:a", "t:b"]))],
+        ),
+        (
+            "CMP-24",
+            vec![assistant(parts(&["t:a"])), assistant(parts(&["t:b"]))],
+            vec![assistant(parts(&["t:a", "t:b"]))],
+        ),
         (
             "CMP-26",
             vec![user("a"), assistant("b"), user("c"), user("d")],

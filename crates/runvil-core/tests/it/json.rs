@@ -115,7 +115,10 @@ fn one_policy_for_odd_json() {
         Ok(vec![json!({"role":"user","content":"x","meta":{"k":{"a":[]},"j":2}})])
     );
     // NUL is a character; escapes are put in canonical form.
-    assert_eq!(load(r#"[{"role":"user","content":"a\u0000\u0041\/\u00e9\ud83e\udd80\u001F"}]"#), Ok(vec![user("a\0A/é🦀\u{1f}")]));
+    assert_eq!(
+        load(r#"[{"role":"user","content":"a\u0000\u0041\/\u00e9\ud83e\udd80\u001F"}]"#),
+        Ok(vec![user("a\0A/é🦀\u{1f}")])
+    );
     // Numbers keep their kind, and integers their digits.
     let meta = r#"{"a":18446744073709551615,"b":-9223372036854775808,"c":1.0,"d":1e2,"e":-0}"#;
     let loaded = MessageList::from_json_text(&format!(r#"[{{"role":"user","content":"x","meta":{meta}}}]"#)).unwrap();
@@ -154,9 +157,18 @@ fn broken_text_is_located() {
         ("[] x", "invalid JSON at line 1, column 4: there is more text after the end"),
         ("[{}\n,\n é]", "messages[1] role must be a string, one of: system, user, assistant, tool"),
         ("[{\"role\":\"user\",\"content\":\"é\"}\n,\n é]", "invalid JSON at line 3, column 2: a value is expected"),
-        (r#"[{"role":"user","content":"é" x"#, "invalid JSON at line 1, column 31: a comma or the end of an object is expected"),
-        (r#"[{"role":"user","content":"\ud800"}]"#, "invalid JSON at line 1, column 28: a string holds a broken escape"),
-        ("[{\"role\":\"user\",\"content\":\"a\nb\"}]", "invalid JSON at line 1, column 29: a string holds a raw control character"),
+        (
+            r#"[{"role":"user","content":"é" x"#,
+            "invalid JSON at line 1, column 31: a comma or the end of an object is expected",
+        ),
+        (
+            r#"[{"role":"user","content":"\ud800"}]"#,
+            "invalid JSON at line 1, column 28: a string holds a broken escape",
+        ),
+        (
+            "[{\"role\":\"user\",\"content\":\"a\nb\"}]",
+            "invalid JSON at line 1, column 29: a string holds a raw control character",
+        ),
         (r#"[{"role":"user","content":"a"#, "invalid JSON at line 1, column 29: a string has no closing quote"),
         (r#"[{"role":"user","content":"a"},]"#, "invalid JSON at line 1, column 32: a value is expected"),
         (r#"[{"role":"user","content":01}]"#, "invalid JSON at line 1, column 27: a number is malformed"),
@@ -172,8 +184,14 @@ fn broken_text_is_located() {
 
 #[test]
 fn writes_both_forms() {
-    let records = [system("s"), user("a"), user("b"), calls("x", &["c1"]), tool("c1", "r"),
-        json!({"role": "assistant", "content": "é\n", "meta": {"k": [1]}})];
+    let records = [
+        system("s"),
+        user("a"),
+        user("b"),
+        calls("x", &["c1"]),
+        tool("c1", "r"),
+        json!({"role": "assistant", "content": "é\n", "meta": {"k": [1]}}),
+    ];
     let list = list(&records);
     let record_form = list.to_json(JsonForm::Record);
     assert_eq!(String::from_utf8(record_form.clone()).unwrap(), Value::from(records.to_vec()).to_string());
@@ -286,22 +304,31 @@ fn any_message() -> BoxedStrategy<Value> {
         3 => any_text().prop_map(Value::from),
         1 => prop::collection::vec(mostly(part), 0..4).prop_map(Value::from),
     ]);
-    let keyed = || prop::collection::hash_map(any_text(), any_json(), 0..3)
-        .prop_map(|map| Value::Object(map.into_iter().collect()));
+    let keyed = || {
+        prop::collection::hash_map(any_text(), any_json(), 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
+    };
     let text = prop_oneof![8 => keyed().prop_map(|value| value.to_string()), 1 => any_json().prop_map(|v| v.to_string()), 1 => any_text()];
     let native = object(vec![("id", string()), ("name", string()), ("arguments", mostly(keyed()))]);
     let function = object(vec![("name", string()), ("arguments", mostly(text.prop_map(Value::from)))]);
-    let chat = object(vec![("id", string()), ("type", Just(json!("function")).boxed()), ("function", mostly(function))]);
+    let chat =
+        object(vec![("id", string()), ("type", Just(json!("function")).boxed()), ("function", mostly(function))]);
     let calls = prop_oneof![
         prop::collection::vec(mostly(native), 0..3).prop_map(Value::from),
         prop::collection::vec(mostly(chat), 0..3).prop_map(Value::from),
     ];
     let role = |name: &'static str| mostly(Just(json!(name)));
     let plain = prop_oneof![
-        object(vec![("role", role("user")), ("content", content.clone()), ("meta", any_json().boxed()), ("z", any_json().boxed())]),
+        object(vec![
+            ("role", role("user")),
+            ("content", content.clone()),
+            ("meta", any_json().boxed()),
+            ("z", any_json().boxed())
+        ]),
         object(vec![("role", role("system")), ("content", content.clone())]),
     ];
-    let assistant = object(vec![("role", role("assistant")), ("content", content.clone()), ("tool_calls", mostly(calls))]);
+    let assistant =
+        object(vec![("role", role("assistant")), ("content", content.clone()), ("tool_calls", mostly(calls))]);
     let tool = object(vec![("role", role("tool")), ("content", content), ("tool_call_id", string())]);
     mostly(prop_oneof![2 => plain, 2 => assistant, 1 => tool])
 }

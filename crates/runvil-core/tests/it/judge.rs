@@ -24,8 +24,7 @@ fn judges_by_product() {
     // TUL-13, TUL-14, TUL-15, EMP-17, EMP-18, LOP-28
     for text in [None, Some(""), Some("thinking...")] {
         let mut asking = reply(text, Some("stop"));
-        asking.tool_calls =
-            vec![ReplyCall { id: "c1".into(), name: "echo".into(), arguments: CallArguments::Absent }];
+        asking.tool_calls = vec![ReplyCall { id: "c1".into(), name: "echo".into(), arguments: CallArguments::Absent }];
         assert_eq!(judge(&asking, 0), Judgement::ToolRound);
     }
 }

@@ -132,7 +132,10 @@ pub(crate) fn check(records: &[Value]) -> Result<(), String> {
         for call in calls.into_iter().flatten() {
             let id = call["id"].as_str().unwrap_or_default();
             if !seen.insert(id.to_owned()) {
-                return Err(format!("messages[{position}] tool call id {} duplicates an earlier tool call", quoted(id)));
+                return Err(format!(
+                    "messages[{position}] tool call id {} duplicates an earlier tool call",
+                    quoted(id)
+                ));
             }
             open.push(id.to_owned());
             caller = position;

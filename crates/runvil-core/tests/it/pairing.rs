@@ -17,7 +17,9 @@ fn system_with_calls() -> Value {
 }
 
 fn x1(position: usize) -> String {
-    format!("messages[{position}] is a system message with content parts; only plain text system messages can be composed")
+    format!(
+        "messages[{position}] is a system message with content parts; only plain text system messages can be composed"
+    )
 }
 
 fn x2(position: usize) -> String {
@@ -82,11 +84,7 @@ fn names_the_first_broken_rule() {
         ("XRC-26", vec![system(parts(&["t:a"])), system(parts(&["t:b"]))], x1(1)),
         ("XRC-28", vec![system(parts(&["t:a"])), system("x"), user("u"), tool("c9", "r")], x1(1)),
         ("XRC-28", vec![system_with_calls(), system(parts(&["t:a"]))], x1(2)),
-        (
-            "XRC-29",
-            vec![calls("", &["c1"]), tool("c1", "r"), calls("", &["c1"]), calls("", &["c3"])],
-            x3(3, "c1"),
-        ),
+        ("XRC-29", vec![calls("", &["c1"]), tool("c1", "r"), calls("", &["c1"]), calls("", &["c3"])], x3(3, "c1")),
         ("XRC-30", vec![user("u"), user_with_calls(), tool("c9", "r")], x2(2)),
         ("XRC-31", vec![tool("a\"\n\u{7f}", "r")], x5(1, r#"a\"\n\u007f"#)),
         ("XRC-38", vec![user("u"), calls("", &["c1"]), tool("c1", "r"), tool("c2", "r")], x5(4, "c2")),

@@ -32,7 +32,8 @@ fn id() -> impl Strategy<Value = String> {
 }
 
 fn tool_calls() -> impl Strategy<Value = Value> {
-    let call = (id(), text()).prop_map(|(id, value)| json!({"id": id, "name": "echo", "arguments": {"v": [value, 1.5]}}));
+    let call =
+        (id(), text()).prop_map(|(id, value)| json!({"id": id, "name": "echo", "arguments": {"v": [value, 1.5]}}));
     prop::collection::vec(call, 1..4).prop_map(Value::from)
 }
 

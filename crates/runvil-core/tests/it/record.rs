@@ -38,20 +38,35 @@ fn accepts_every_shape() {
         ("REC-24 BLD-22", user(parts(&["t:look", "i:data:image/png;base64,AA=="]))),
         ("REC-26", user(parts(&["t:hi"]))),
         ("REC-33", tool("", "r")),
-        ("REC-48", json!({"role": "assistant", "content": "", "tool_calls": [
-            {"id": "c1", "name": "read", "arguments": {"path": "notes.txt", "limit": 3}}]})),
-        ("REC-49 REC-50 REC-51", json!({"role": "assistant", "content": "", "tool_calls": [
-            {"id": "c1", "name": "w", "arguments": {"empty": {}, "tags": [], "x": null}}]})),
-        ("REC-53", json!({"role": "assistant", "content": "", "tool_calls": [{"id": "", "name": "", "arguments": {}}]})),
+        (
+            "REC-48",
+            json!({"role": "assistant", "content": "", "tool_calls": [
+            {"id": "c1", "name": "read", "arguments": {"path": "notes.txt", "limit": 3}}]}),
+        ),
+        (
+            "REC-49 REC-50 REC-51",
+            json!({"role": "assistant", "content": "", "tool_calls": [
+            {"id": "c1", "name": "w", "arguments": {"empty": {}, "tags": [], "x": null}}]}),
+        ),
+        (
+            "REC-53",
+            json!({"role": "assistant", "content": "", "tool_calls": [{"id": "", "name": "", "arguments": {}}]}),
+        ),
         ("REC-54", calls("", &["c1", "c1"])),
         ("REC-55", json!({"role": "user", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments": {}}]})),
-        ("REC-55", json!({"role": "tool", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments": {}}],
-            "tool_call_id": "\"7\""})),
+        (
+            "REC-55",
+            json!({"role": "tool", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments": {}}],
+            "tool_call_id": "\"7\""}),
+        ),
         ("REC-56 BLD-06", calls("Let me check both.", &["call_1", "call_2"])),
         ("REC-57", calls(parts(&["t:a", "i:u"]), &["c1"])),
         ("REC-58", tool("c1", parts(&["t:r"]))),
-        ("JSN-27", json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments":
-            {"low": i64::MIN, "high": u64::MAX, "int": 3, "float": 3.0, "tiny": 5e-324, "third": 0.333_333_333_333_333_3}}]})),
+        (
+            "JSN-27",
+            json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments":
+            {"low": i64::MIN, "high": u64::MAX, "int": 3, "float": 3.0, "tiny": 5e-324, "third": 0.333_333_333_333_333_3}}]}),
+        ),
         ("MET-01 MET-02", json!({"role": "user", "content": "x", "meta": false})),
         ("MET-03", json!({"role": "user", "content": "x", "meta": {}})),
         ("MET-05", json!({"role": "user", "content": "x", "meta": {"a": null}})),
@@ -220,11 +235,7 @@ fn refuses_bad_calls_and_ids() {
             json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "a"}, {"id": "c2"}]}),
             "messages[1] tool_calls[2] must set a string name",
         ),
-        (
-            "ORD-15",
-            json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c1"}, {"name": "a"}]}),
-            name,
-        ),
+        ("ORD-15", json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c1"}, {"name": "a"}]}), name),
     ]);
 }
 
@@ -300,7 +311,10 @@ fn json_form_is_the_first_check() {
         record(&json!({"extra": deeper})).unwrap_err(),
         format!("messages[1] must be a JSON-representable message table: {too_deep}")
     );
-    assert_eq!(record(&json!([deeper])).unwrap_err(), format!("messages[1] must be a JSON-representable message table: {too_deep}"));
+    assert_eq!(
+        record(&json!([deeper])).unwrap_err(),
+        format!("messages[1] must be a JSON-representable message table: {too_deep}")
+    );
     assert_eq!(good(&json!({"role": "user", "content": "x", "meta": deep})).meta(), Some(deep.clone()));
     // ORD-02, ORD-03: builder arguments in their order, before every other rule.
     let fields = RecordFields {
@@ -390,7 +404,11 @@ fn metadata_is_measured_as_compact_json() {
                 assert_eq!(record.meta(), Some(value["meta"].clone()), "{case}");
             }
             Err(text) => {
-                assert_eq!(text, format!("messages[1] meta is {size} bytes as JSON; the limit is 8192 bytes"), "{case}");
+                assert_eq!(
+                    text,
+                    format!("messages[1] meta is {size} bytes as JSON; the limit is 8192 bytes"),
+                    "{case}"
+                );
             }
         }
     }
