@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from runvil.threads import step_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from runvil._native import Effect, Event, Outcome, Run
 
@@ -35,7 +35,7 @@ class Harness:
     def __init__(
         self,
         run: Run,
-        perform: Callable[[Effect], Awaitable[Answer]],
+        perform: Callable[[Effect], Coroutine[Any, Any, Answer]],
         on_events: Callable[[Sequence[Event]], None],
         on_answer: Callable[[Effect, Answer], None],
     ) -> None:
@@ -58,26 +58,29 @@ class Harness:
 
     async def drive(self) -> Outcome:
         """Steps the run until it is done. Cancel the run with `cancel`, not by cancelling this coroutine."""
+        try:
+            outcome = await self._step_until_done()
+        finally:
+            self._drop_all()
+            if self._stopping:
+                await asyncio.wait(self._stopping, timeout=GRACE)
+        if self._failure is not None:
+            raise self._failure
+        return outcome
+
+    async def _step_until_done(self) -> Outcome:
         while True:
             step = await self._loop.run_in_executor(step_workers(), self._run.step)
             self._guarded(self._on_events, step.events)
             if step.outcome is not None:
-                break
+                return step.outcome
             for effect in step.effects:
-                task = self._loop.create_task(self._as_coroutine(effect))
+                task = self._loop.create_task(self._perform(effect))
                 self._pending[task] = effect
                 task.add_done_callback(self._finish)
             if self._cancelled or self._run.decided:
                 self._drop_all()
             await self._resume_with_answers()
-        if self._stopping:
-            await asyncio.wait(self._stopping, timeout=GRACE)
-        if self._failure is not None:
-            raise self._failure
-        return step.outcome
-
-    async def _as_coroutine(self, effect: Effect) -> Answer:
-        return await self._perform(effect)
 
     async def _resume_with_answers(self) -> None:
         """Waits for an answer and hands it over, along with all others that have arrived."""

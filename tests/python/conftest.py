@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 import runvil
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
+
+# A busy machine is no reason to fail: what takes too long is stopped by the tests' own timeout.
+hypothesis.settings.register_profile("runvil", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("runvil")
 
 
 def document(lua: str, *, roles: str = "writer", name: str = "test", section: str = "Only") -> str:

@@ -196,9 +196,9 @@ def test_ctrl_c_ends_the_run_as_cancelled_within_a_second(
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
-        while not (log.exists() and "section_started" in log.read_text(encoding="utf-8")) and lua == CHAT:
+        while not (server.requests() if lua == CHAT else log.exists()):
             time.sleep(0.01)
-        time.sleep(0.8 if lua != CHAT else 0.3)
+        time.sleep(0.3)
         assert process.poll() is None
         os.kill(process.pid, signal.SIGINT)
         began = time.monotonic()
@@ -208,6 +208,33 @@ def test_ctrl_c_ends_the_run_as_cancelled_within_a_second(
     assert json.loads(out) == {"outcome": "cancelled", "turns": 0, "usage": {}}
     assert err.splitlines()[-1] == "cancelled"
     assert json.loads(log.read_text(encoding="utf-8").splitlines()[-1])["kind"] == "run_failed"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_a_second_ctrl_c_ends_the_process_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text(
+        "import sys, time\n"
+        "from runvil import _native, runs\n"
+        "from runvil.cli.main import main\n"
+        # A step that nothing can interrupt stands for a fault in the engine.
+        "class Stuck:\n"
+        "    def __init__(self, *_): self.decided = False\n"
+        "    def step(self):\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(60)\n"
+        "    def cancel(self): print('cancelled', flush=True)\n"
+        "runs._native = type('Native', (), {'Run': Stuck, '__version__': ''})\n"
+        "sys.exit(main(['run', 'first-chat', '--replies', '/dev/null', '--quiet']))\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.stdout.readline() == "cancelled\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(2) == -signal.SIGINT
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")

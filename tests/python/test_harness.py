@@ -188,6 +188,28 @@ async def test_an_exception_in_an_observer_ends_the_run_and_comes_out() -> None:
     assert machine.cancelled.is_set()
 
 
+async def test_a_machine_that_breaks_leaves_no_work_behind() -> None:
+    class Breaks(Machine):
+        def step(self) -> Step:
+            if self.answers:
+                raise RuntimeError("broken")
+            return super().step()
+
+    stopped = asyncio.Event()
+
+    async def perform(effect: Effect) -> Answer:
+        try:
+            await asyncio.sleep(0 if effect.id == 1 else 60)
+        finally:
+            stopped.set()
+        return "timer", None
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await drive(Breaks([Effect(1), Effect(2)]), perform)
+    assert stopped.is_set()
+    assert len(asyncio.all_tasks()) == 1
+
+
 async def test_an_answer_the_run_refuses_ends_it_and_the_reason_comes_out() -> None:
     class Refuses(Machine):
         def resume(self, effect_id: int, answer: Answer) -> None:

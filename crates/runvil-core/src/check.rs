@@ -76,7 +76,8 @@ impl<'a> Given<'a> {
 
     fn check(self, position: usize) -> Result<Record, ListError> {
         let role = check_role(self.role, position)?;
-        let mut text = String::new();
+        let room = self.content.and_then(Value::as_str).map_or(0, |content| Draft::plain_len(role, content));
+        let mut text = String::with_capacity(room);
         let mut draft = Draft::begin(&mut text, role);
         write_content(&mut draft, &mut text, self.content, position)?;
         let tool_call_id = check_tool_call_id(role, self.tool_call_id, position)?;

@@ -33,6 +33,47 @@ pub(crate) fn joins(before: &Record, record: &Record) -> bool {
     before.role() == record.role() && record.role() != Role::Tool && !before.has_calls()
 }
 
+/// Where the run begins that goes on up to this index: the index of its first record.
+pub(crate) fn run_start(records: &Sequence<Arc<Record>>, index: usize) -> usize {
+    let mut start = index.saturating_sub(1);
+    while let (Some(before), Some(record)) = (start.checked_sub(1).and_then(|at| records.get(at)), records.get(start))
+        && joins(before, record)
+    {
+        start -= 1;
+    }
+    start
+}
+
+/// Where the run that begins at this index ends: the index behind its last record.
+pub(crate) fn run_end(records: &Sequence<Arc<Record>>, start: usize) -> usize {
+    let mut items = records.iter_from(start);
+    let Some(mut before) = items.next() else { return start };
+    let mut end = start + 1;
+    for record in items {
+        if !joins(before, record) {
+            break;
+        }
+        before = record;
+        end += 1;
+    }
+    end
+}
+
+/// The sums of the first message that these records make.
+pub(crate) fn totals_of_run<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> Totals {
+    let mut state = State::default();
+    let mut before: Option<&Record> = None;
+    for record in records {
+        match before {
+            None => state.open(record),
+            Some(before) if joins(before, record) => state.join(record),
+            Some(_) => break,
+        }
+        before = Some(record);
+    }
+    state.totals
+}
+
 /// Sums over the messages of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Totals {

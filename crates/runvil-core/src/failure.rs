@@ -1,6 +1,6 @@
 //! Why a model call failed: the closed set of kinds, their fixed texts, and how a failed call is classified.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// What kind of failure ended a model call.
 ///
@@ -132,7 +132,8 @@ impl ModelFailure {
             text.push_str(note);
         }
         if let Some(status) = self.status {
-            text.push_str(&format!(" (status {status})"));
+            // Writing into a `String` cannot fail.
+            let _ = write!(text, " (status {status})");
         }
         text
     }

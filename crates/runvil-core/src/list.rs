@@ -17,9 +17,10 @@ use crate::wire::Form;
 ///
 /// A clone is a fork: it costs the same for any length, and the two lists share their records. Checking, composing and
 /// estimating cost what was added since the last time; an edit takes the running state back to its first position.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct MessageList {
     records: Sequence<Arc<Record>>,
+    lineage: Lineage,
     leading: Leading,
     pairing: Pairing,
     composer: Composer,
@@ -49,6 +50,23 @@ pub struct Work {
     pub bytes_composed: u64,
 }
 
+/// Lists and requests with the same lineage differ only in how far they go: the shorter one starts the longer one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lineage(Arc<()>);
+
+impl Lineage {
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Clone for MessageList {
+    fn clone(&self) -> Self {
+        // From here on the two may grow differently.
+        Self { lineage: Lineage::default(), ..self.twin() }
+    }
+}
+
 /// The state of a list at one moment.
 #[derive(Clone)]
 pub struct Snapshot(MessageList);
@@ -57,6 +75,18 @@ impl MessageList {
     /// An empty list.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A copy that is known to be one. Only one of the two may grow.
+    fn twin(&self) -> Self {
+        Self {
+            records: self.records.clone(),
+            lineage: self.lineage.clone(),
+            leading: self.leading,
+            pairing: self.pairing.clone(),
+            composer: self.composer.clone(),
+            work: self.work,
+        }
     }
 
     /// How many records the list holds.
@@ -139,6 +169,7 @@ impl MessageList {
         if start == last && records.is_empty() {
             return Ok(());
         }
+        self.lineage = Lineage::default();
         let suffix: Vec<_> = self.records.iter_from(last).cloned().collect();
         self.pairing.rewind(start, &self.records);
         self.composer.rewind(start);
@@ -180,7 +211,8 @@ impl MessageList {
 
     /// Goes back to a snapshot.
     pub fn restore(&mut self, snapshot: Snapshot) {
-        *self = Self { work: self.work, ..snapshot.0 };
+        let Self { records, leading, pairing, composer, .. } = snapshot.0;
+        *self = Self { records, lineage: Lineage::default(), leading, pairing, composer, work: self.work };
     }
 
     /// Checks the rules that span records: the leading system block, unique call ids, every call with one result.
@@ -204,7 +236,7 @@ impl MessageList {
         }
         self.check()?;
         self.advance();
-        Ok(Request::new(self.records.clone(), self.composer.totals()))
+        Ok(Request::new(self.records.clone(), self.lineage.clone(), self.composer.totals()))
     }
 
     /// The estimated tokens of the request that the list makes now, whether or not it passes the checks.

@@ -10,6 +10,7 @@ use crate::json::parse::parse;
 use crate::json::string::unescape;
 use crate::ledger::Ledger;
 use crate::role::Role;
+use crate::slab::Slab;
 use crate::wire::{self, Draft, Form, RawCalls};
 
 /// The fields a record is made from; `None` is an absent field.
@@ -52,14 +53,6 @@ pub(crate) enum Text {
     Own(Box<str>),
     /// A stretch of a text that several records share.
     Shared { slab: Arc<Slab>, start: u32, len: u32 },
-}
-
-/// The text of several records that were read together.
-pub(crate) struct Slab {
-    /// Their messages, with a comma between each two.
-    pub(crate) messages: Box<str>,
-    /// Their metadata.
-    pub(crate) metas: Box<str>,
 }
 
 impl Record {

@@ -1,17 +1,20 @@
 //! A composed request: what one round sends, frozen, as JSON in shared pieces.
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::iter::once;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::compose::{Totals, empties_vanish, joins, separator};
+use crate::body::Body;
+use crate::compose::{Totals, run_end, run_start, totals_of_run};
+use crate::list::Lineage;
+use crate::pieces::Pieces;
 use crate::precheck::{Precheck, estimate_tokens};
 use crate::record::Record;
 use crate::role::Role;
-use crate::sequence::{Iter, Sequence};
-use crate::wire::{self, Form, compact};
+use crate::sequence::Sequence;
+use crate::wire::compact;
 
 /// The messages that one round sends.
 ///
@@ -19,12 +22,13 @@ use crate::wire::{self, Form, compact};
 #[derive(Clone)]
 pub struct Request {
     records: Sequence<Arc<Record>>,
+    lineage: Lineage,
     totals: Totals,
 }
 
 impl Request {
-    pub(crate) fn new(records: Sequence<Arc<Record>>, totals: Totals) -> Self {
-        Self { records, totals }
+    pub(crate) fn new(records: Sequence<Arc<Record>>, lineage: Lineage, totals: Totals) -> Self {
+        Self { records, lineage, totals }
     }
 
     /// How many messages are sent.
@@ -47,6 +51,65 @@ impl Request {
         Precheck::new(self.estimate(), context, max_tokens)
     }
 
+    /// Where this request's record run goes on after the very messages of an earlier one: the index of the first record
+    /// behind them.
+    fn end_of_prefix(&self, earlier: &Self) -> Option<usize> {
+        let common = if self.lineage.is(&earlier.lineage) {
+            self.records.len().min(earlier.records.len())
+        } else {
+            let pairs = self.records.iter_from(0).zip(earlier.records.iter_from(0));
+            pairs.take_while(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours.wire() == theirs.wire()).count()
+        };
+        // Messages that end before this record are the same; the rest is compared by value.
+        let mut start = run_start(&self.records, common.min(self.records.len()));
+        let mut other = start;
+        while other < earlier.records.len() {
+            let (end, other_end) = (run_end(&self.records, start), run_end(&earlier.records, other));
+            let same_records = end == other_end && start == other && end <= common;
+            if !same_records && self.run_text(start) != earlier.run_text(other) {
+                return None;
+            }
+            (start, other) = (end, other_end);
+        }
+        Some(start)
+    }
+
+    /// The JSON of the message that begins with this record.
+    fn run_text(&self, start: usize) -> String {
+        self.pieces(start, run_end(&self.records, start)).collect()
+    }
+
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    /// Appends the messages from the one on that begins with this record, with commas between them. Returns the index
+    /// of the last message's first record, and where that message begins in the text.
+    pub(crate) fn push_messages(&self, from: usize, out: &mut String) -> (usize, usize) {
+        let len = self.records.len();
+        let last = run_start(&self.records, len).max(from);
+        self.pieces(from, last).for_each(|piece| out.push_str(piece));
+        if last > from {
+            out.push(',');
+        }
+        let begins = out.len();
+        self.pieces(last, len).for_each(|piece| out.push_str(piece));
+        (last, begins)
+    }
+
+    /// The estimated tokens of what follows the reply to an earlier request: this request begins with the very messages
+    /// of that one, and an assistant message, the reply, comes next. `None` when it does not.
+    pub fn estimate_after_reply(&self, earlier: &Self) -> Option<u64> {
+        let reply = self.end_of_prefix(earlier)?;
+        if self.records.get(reply)?.role() != Role::Assistant {
+            return None;
+        }
+        let (before, message) = (earlier.totals, totals_of_run(self.records.iter_from(reply)));
+        let bytes = |totals: Totals| totals.text_bytes + totals.call_bytes;
+        let bytes = bytes(self.totals).saturating_sub(bytes(before) + bytes(message));
+        Some(estimate_tokens(bytes, self.totals.messages.saturating_sub(before.messages + 1)))
+    }
+
     /// The messages as values.
     pub fn messages(&self) -> Vec<Value> {
         match crate::json::parse::parse(&self.text()) {
@@ -57,9 +120,9 @@ impl Request {
 
     fn text(&self) -> String {
         let mut text = String::with_capacity(self.total_len());
-        for piece in self.pieces() {
-            text.push_str(piece);
-        }
+        text.push('[');
+        self.pieces(0, self.records.len()).for_each(|piece| text.push_str(piece));
+        text.push(']');
         text
     }
 
@@ -78,21 +141,17 @@ impl Request {
     ///
     /// Neighbouring pieces that lie side by side in memory come as one.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
-        self.pieces().map(str::as_bytes)
+        let messages = self.pieces(0, self.records.len()).map(str::as_bytes);
+        once(&b"["[..]).chain(messages).chain(once(&b"]"[..]))
     }
 
-    fn pieces(&self) -> Pieces<'_> {
-        Pieces::new(&self.records)
+    fn pieces(&self, start: usize, end: usize) -> Pieces<'_> {
+        Pieces::new(&self.records, start, end)
     }
 
     /// A whole request body as one text; see [`Request::body_parts`].
     pub fn body(&self, model: &str, tools: Option<&Value>, options: &Map<String, Value>) -> Vec<u8> {
-        let body = self.body_parts(model, tools, options);
-        let mut bytes = Vec::with_capacity(body.len());
-        for chunk in body.chunks() {
-            bytes.extend_from_slice(chunk);
-        }
-        bytes
+        self.body_parts(model, tools, options).to_bytes()
     }
 
     /// A request body: the model's name, the messages, the tools unless there are none, and the options.
@@ -116,7 +175,7 @@ impl Request {
             }
         }
         tail.push('}');
-        Body { head, request: self.clone(), tail }
+        Body::new(head, self.clone(), tail)
     }
 }
 
@@ -127,218 +186,5 @@ impl fmt::Debug for Request {
             .field("messages", &self.totals.messages)
             .field("records", &self.records.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// The body of a model request, in pieces.
-#[derive(Clone)]
-pub struct Body {
-    head: String,
-    request: Request,
-    tail: String,
-}
-
-impl Body {
-    /// Bytes of the body.
-    pub fn len(&self) -> usize {
-        self.head.len() + self.request.total_len() + self.tail.len()
-    }
-
-    /// A body is never empty.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// The body in pieces; those of the messages are shared with the records.
-    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
-        let head = std::iter::once(self.head.as_bytes());
-        head.chain(self.request.chunks()).chain(std::iter::once(self.tail.as_bytes()))
-    }
-}
-
-impl fmt::Debug for Body {
-    /// Shows the length, never text.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-/// A stretch of a text.
-#[derive(Debug, Clone, Copy)]
-struct Span<'a> {
-    text: &'a str,
-    start: usize,
-    end: usize,
-}
-
-impl<'a> Span<'a> {
-    fn as_str(self) -> &'a str {
-        &self.text[self.start..self.end]
-    }
-}
-
-/// The JSON of a request, piece by piece.
-struct Pieces<'a> {
-    records: std::iter::Peekable<Iter<'a, Arc<Record>>>,
-    run: Vec<&'a Record>,
-    queue: VecDeque<Span<'a>>,
-    started: bool,
-    ended: bool,
-}
-
-impl<'a> Pieces<'a> {
-    fn new(records: &'a Sequence<Arc<Record>>) -> Self {
-        Self {
-            records: records.iter_from(0).peekable(),
-            run: Vec::new(),
-            queue: VecDeque::new(),
-            started: false,
-            ended: false,
-        }
-    }
-
-    /// Queues one more message, or the closing bracket.
-    fn advance(&mut self) {
-        let Some(first) = self.records.next() else {
-            self.fixed(if self.started { "]" } else { "[]" });
-            self.ended = true;
-            return;
-        };
-        let mut last: &Record = first;
-        self.run.clear();
-        while let Some(next) = self.records.next_if(|next| joins(last, next)) {
-            if self.run.is_empty() {
-                self.run.push(first);
-            }
-            self.run.push(next);
-            last = next;
-        }
-        if self.run.is_empty() {
-            self.message(first);
-        } else {
-            self.fixed(if self.started { "," } else { "[" });
-            let run = std::mem::take(&mut self.run);
-            self.merged(&run);
-            self.run = run;
-        }
-        self.started = true;
-    }
-
-    fn fixed(&mut self, text: &'static str) {
-        self.queue.push_back(Span { text, start: 0, end: text.len() });
-    }
-
-    fn slice(&mut self, record: &'a Record, start: usize, end: usize) {
-        let (text, base, _) = record.place();
-        self.queue.push_back(Span { text, start: base + start, end: base + end });
-    }
-
-    /// Queues the message of one record.
-    fn message(&mut self, record: &'a Record) {
-        let (text, start, end) = record.place();
-        if let Some(last) = self.queue.back_mut()
-            && std::ptr::eq(last.text, text)
-            && last.end + 1 == start
-            && text.as_bytes()[last.end] == b','
-        {
-            last.end = end;
-            return;
-        }
-        self.fixed(if self.started { "," } else { "[" });
-        self.queue.push_back(Span { text, start, end });
-    }
-
-    /// Queues the message of several records.
-    fn merged(&mut self, run: &[&'a Record]) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        self.fixed(wire::opening(first.role()));
-        match run.iter().position(|record| record.form() == Form::Parts) {
-            None => {
-                self.fixed("\"");
-                self.texts(run);
-                self.fixed("\"");
-            }
-            Some(parts) => {
-                self.fixed("[");
-                self.parts(run, parts);
-                self.fixed("]");
-            }
-        }
-        self.slice(last, last.content_end(), last.wire().len());
-    }
-
-    /// Queues the texts of a run, joined. Returns whether there was any.
-    fn texts(&mut self, run: &[&'a Record]) -> bool {
-        let mut any = false;
-        for (index, record) in run.iter().enumerate() {
-            let (start, end) = record.inside_content();
-            if start == end && empties_vanish(record.role()) {
-                continue;
-            }
-            let joined = any || (index > 0 && !empties_vanish(record.role()));
-            if joined && let Some(separator) = separator(record.role()) {
-                self.fixed(separator);
-            }
-            self.slice(record, start, end);
-            any = true;
-        }
-        any
-    }
-
-    /// Queues the parts of a run whose record number `first_parts` is the first one with parts.
-    fn parts(&mut self, run: &[&'a Record], first_parts: usize) {
-        let (plain, mixed) = run.split_at(first_parts);
-        let mut any = plain.iter().any(|record| record.text_bytes() > 0) || separated_empties(plain);
-        if any {
-            self.fixed(wire::TEXT_PART_OPEN);
-            self.texts(plain);
-            self.fixed(wire::TEXT_PART_CLOSE);
-        }
-        for (index, record) in mixed.iter().enumerate() {
-            if first_parts + index > 0
-                && let Some(separator) = separator(record.role())
-            {
-                self.comma(&mut any);
-                self.fixed(wire::TEXT_PART_OPEN);
-                self.fixed(separator);
-                self.fixed(wire::TEXT_PART_CLOSE);
-            }
-            let (start, end) = record.inside_content();
-            if start == end {
-                continue;
-            }
-            self.comma(&mut any);
-            if record.form() == Form::Parts {
-                self.slice(record, start, end);
-            } else {
-                self.fixed(wire::TEXT_PART_OPEN);
-                self.slice(record, start, end);
-                self.fixed(wire::TEXT_PART_CLOSE);
-            }
-        }
-    }
-
-    fn comma(&mut self, any: &mut bool) {
-        if *any {
-            self.fixed(",");
-        }
-        *any = true;
-    }
-}
-
-/// Whether empty texts leave separators behind.
-fn separated_empties(run: &[&Record]) -> bool {
-    run.len() > 1 && run.first().is_some_and(|record| record.role() == Role::System)
-}
-
-impl<'a> Iterator for Pieces<'a> {
-    type Item = &'a str;
-
-    fn next(&mut self) -> Option<&'a str> {
-        // The newest span may still grow.
-        while self.queue.len() < 2 && !self.ended {
-            self.advance();
-        }
-        self.queue.pop_front().map(Span::as_str)
     }
 }

@@ -108,6 +108,11 @@ impl Draft {
         Self { role, form: Form::Verbatim, content_end: 0, calls_end: 0, call_count: 0, text_bytes: 0, start }
     }
 
+    /// Bytes of a message with this content, when nothing in it is escaped and nothing follows it.
+    pub(crate) fn plain_len(role: Role, content: &str) -> usize {
+        opening(role).len() + content.len() + "\"\"}".len()
+    }
+
     fn end_content(&mut self, out: &str) {
         self.content_end = out.len() - self.start;
         self.calls_end = self.content_end;

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use mlua::{Lua, LuaString, Table, Value};
+use runvil_core::json::{MAX_DEPTH, TOO_DEEP};
 use serde_json::{Map, Number, Value as Json};
 
 use crate::names::type_name;
@@ -13,7 +14,10 @@ use crate::section::Section;
 use crate::view::RecordView;
 
 /// The deepest nesting of lists and objects that has a JSON form.
-pub(crate) const DEPTH_LIMIT: usize = 128;
+pub(crate) const DEPTH_LIMIT: usize = MAX_DEPTH;
+
+/// The steps of a path that a message shows.
+const PATH_STEPS: usize = 16;
 
 /// How many values are converted between two looks at the cancel flag.
 const CANCEL_POLL: usize = 4096;
@@ -23,7 +27,7 @@ const CANCEL_POLL: usize = 4096;
 pub(crate) enum Cause {
     /// A function, a thread or a userdata: its type.
     Type(&'static str),
-    /// Both list positions and other keys; the first other key as text.
+    /// A list that has string keys too: the first of them, quoted.
     Mixed(String),
     /// Whole-number keys that are no sequence from 1.
     Sparse,
@@ -31,8 +35,10 @@ pub(crate) enum Cause {
     KeyType(&'static str),
     /// NaN or an infinity, as text.
     NotFinite(&'static str),
-    /// A string, or a key, that is not valid UTF-8.
+    /// A string that is not valid UTF-8.
     NotUtf8,
+    /// A key that is not valid UTF-8.
+    KeyNotUtf8,
     /// A table that contains itself.
     Cycle,
     /// Nesting past [`DEPTH_LIMIT`].
@@ -66,10 +72,14 @@ impl Unrepresentable {
         self
     }
 
-    /// The path from `root`: string keys after dots, every other key in brackets.
+    /// The path from `root`: string keys after dots, every other key in brackets, and only the first steps of a long one.
     pub(crate) fn path(&self, root: &str) -> String {
         let mut text = root.to_owned();
-        for step in self.path.iter().rev() {
+        for (at, step) in self.path.iter().rev().enumerate() {
+            if at == PATH_STEPS {
+                text.push('…');
+                break;
+            }
             match step {
                 Step::Key(key) if text.is_empty() => text.push_str(key),
                 Step::Key(key) => {
@@ -88,11 +98,12 @@ impl Unrepresentable {
     fn found(&self) -> String {
         match &self.cause {
             Cause::Type(name) => (*name).to_owned(),
-            Cause::Mixed(key) => format!("a table with both list positions and the key {key}"),
-            Cause::Sparse => "a table whose positions have gaps or do not start at 1".to_owned(),
+            Cause::Mixed(key) => format!("a list that also has the key {key}"),
+            Cause::Sparse => "a list whose positions have gaps or do not start at 1".to_owned(),
             Cause::KeyType(name) => format!("a table with a {name} key"),
             Cause::NotFinite(text) => (*text).to_owned(),
             Cause::NotUtf8 => "a string that is not valid UTF-8".to_owned(),
+            Cause::KeyNotUtf8 => "a table with a key that is not valid UTF-8".to_owned(),
             Cause::Cycle => "a table that contains itself".to_owned(),
             Cause::Depth => format!("a value nested more than {DEPTH_LIMIT} levels deep"),
             Cause::Memory => "more data than the memory ceiling allows".to_owned(),
@@ -110,6 +121,7 @@ impl Unrepresentable {
         let mut text = match &self.cause {
             Cause::Type(name) => return format!("unsupported value type `{name}`"),
             Cause::Cycle => "recursive table detected".to_owned(),
+            Cause::Depth => TOO_DEEP.to_owned(),
             _ => self.found(),
         };
         if !self.path.is_empty() {
@@ -213,69 +225,70 @@ impl Reader<'_> {
             return Err(Unrepresentable::new(Cause::Depth));
         }
         self.open.push(pointer);
-        let converted = match self.section.plain_table(table) {
-            Plain::List(list) => self.list(&list, true),
-            Plain::Table(plain) if plain.raw_len() > 0 => self.list(&plain, false),
-            Plain::Table(plain) => self.object(&plain),
+        let (plain, marked) = match self.section.plain_table(table) {
+            Plain::List(list) => (list, true),
+            Plain::Table(plain) => (plain, false),
         };
+        let length = plain.raw_len();
+        let converted = self
+            .entries(&plain, length, marked)
+            .and_then(|entries| if marked || length > 0 { self.list(&plain, length) } else { self.object(entries) });
         self.open.pop();
         converted
     }
 
-    /// A table with a border above zero, or one that carries the list mark.
-    fn list(&mut self, table: &Table, marked: bool) -> Result<Json, Unrepresentable> {
-        let length = table.raw_len();
-        if length.saturating_mul(32) > self.ceiling {
+    /// The entries of a table besides its positions `1..length`, sorted by key. A list must have none.
+    ///
+    /// All keys are looked at before one is refused, because they come in no order.
+    fn entries(&mut self, table: &Table, length: usize, marked: bool) -> Result<Vec<(String, Value)>, Unrepresentable> {
+        let mut entries = Vec::new();
+        let mut positions = 0;
+        let mut strays = false;
+        let mut not_utf8 = false;
+        let mut other: Option<&'static str> = None;
+        for pair in table.pairs::<Value, Value>() {
+            let Ok((key, value)) = pair else { break };
+            match key {
+                Value::String(key) => {
+                    self.count(key.as_bytes().len())?;
+                    match key.to_str() {
+                        Ok(key) => entries.push((key.to_owned(), value)),
+                        Err(_) => not_utf8 = true,
+                    }
+                }
+                Value::Integer(at) if usize::try_from(at).is_ok_and(|at| (1..=length).contains(&at)) => positions += 1,
+                Value::Integer(_) => strays = true,
+                key => {
+                    let name = type_name(&key);
+                    other = Some(other.map_or(name, |first| first.min(name)));
+                }
+            }
+        }
+        entries.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        let is_list = marked || strays || length > 0;
+        let cause = match (other, entries.first()) {
+            (Some(name), _) => Cause::KeyType(name),
+            (None, _) if not_utf8 => Cause::KeyNotUtf8,
+            (None, Some((key, _))) if is_list => Cause::Mixed(crate::failure::quoted(key)),
+            (None, None) if strays || positions < length => Cause::Sparse,
+            _ => return Ok(entries),
+        };
+        Err(Unrepresentable::new(cause))
+    }
+
+    fn list(&mut self, table: &Table, length: usize) -> Result<Json, Unrepresentable> {
+        if length.saturating_mul(size_of::<Json>()) > self.ceiling {
             return Err(Unrepresentable::new(Cause::Memory));
         }
         let mut items = Vec::with_capacity(length);
         for position in 1..=length {
             let item: Value = table.raw_get(position).unwrap_or(Value::Nil);
-            if item.is_nil() {
-                return Err(Unrepresentable::new(Cause::Sparse));
-            }
             items.push(self.value(&item).map_err(|error| error.inside(|| Step::Other(position.to_string())))?);
         }
-        // The border alone does not prove that there are no other keys.
-        let mut keys = 0;
-        for pair in table.pairs::<Value, Value>() {
-            let Ok((key, _)) = pair else { break };
-            keys += 1;
-            match key {
-                Value::Integer(at) if at >= 1 && usize::try_from(at).is_ok_and(|at| at <= length) => {}
-                Value::Integer(_) => return Err(Unrepresentable::new(Cause::Sparse)),
-                Value::String(key) if marked || length > 0 => {
-                    return Err(Unrepresentable::new(Cause::Mixed(crate::failure::quoted(&key.to_string_lossy()))));
-                }
-                other => return Err(Unrepresentable::new(Cause::KeyType(type_name(&other)))),
-            }
-        }
-        debug_assert!(keys <= length || length == 0);
         Ok(Json::Array(items))
     }
 
-    fn object(&mut self, table: &Table) -> Result<Json, Unrepresentable> {
-        let mut entries: Vec<(String, Value)> = Vec::new();
-        let mut positions = false;
-        for pair in table.pairs::<Value, Value>() {
-            let Ok((key, value)) = pair else { break };
-            match key {
-                Value::String(key) => {
-                    let key = self.text(&key)?;
-                    entries.push((key, value));
-                }
-                Value::Integer(_) => positions = true,
-                other => return Err(Unrepresentable::new(Cause::KeyType(type_name(&other)))),
-            }
-        }
-        if positions {
-            entries.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-            return Err(Unrepresentable::new(match entries.first() {
-                Some((key, _)) => Cause::Mixed(crate::failure::quoted(key)),
-                None => Cause::Sparse,
-            }));
-        }
-        entries.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+    fn object(&mut self, entries: Vec<(String, Value)>) -> Result<Json, Unrepresentable> {
         let mut object = Map::with_capacity(entries.len());
         for (key, value) in entries {
             let value = self.value(&value).map_err(|error| error.inside(|| Step::Key(key.clone())))?;
@@ -320,4 +333,97 @@ pub(crate) fn from_json(lua: &Lua, section: &Section, value: &Json, nulls: Nulls
             Value::Table(table)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mlua::Lua;
+
+    use super::{DEPTH_LIMIT, Json, Section, Value, Views, to_json};
+    use crate::error_value::ErrorValues;
+    use crate::models::Models;
+    use crate::section::{CancelFlag, Environment, Headings, SectionParams};
+
+    struct NoHeadings;
+
+    impl Headings for NoHeadings {
+        fn items(&self, reference: &str) -> Result<Vec<String>, String> {
+            Err(reference.to_owned())
+        }
+    }
+
+    fn section(lua: &Lua) -> Section {
+        let environment = Environment {
+            models: Models::new(Vec::new(), false),
+            cancel: CancelFlag::default(),
+            nonce: String::new(),
+            seed: 0,
+            memory_bytes: 1 << 20,
+            log_events: 0,
+            ui: None,
+        };
+        let params = SectionParams {
+            name: String::new(),
+            sys: Vec::new(),
+            var: Json::Null,
+            args: String::new(),
+            argv: None,
+            argv_in_prose: None,
+            is_h1: false,
+            headings: Arc::new(NoHeadings),
+        };
+        Section::new(Arc::new(environment), params, ErrorValues::new(lua).unwrap())
+    }
+
+    fn reason(source: &str) -> String {
+        let lua = Lua::new();
+        let value: Value = lua.load(source).eval().unwrap();
+        match to_json(&section(&lua), &value, Views::Convert, DEPTH_LIMIT) {
+            Ok(json) => json.to_string(),
+            Err(error) => error.reason(),
+        }
+    }
+
+    #[test]
+    fn types_without_a_json_form_name_the_type_alone() {
+        // JSN-01, JSN-12, JSN-13
+        assert_eq!(reason("return coroutine.create(print)"), "unsupported value type `thread`");
+        assert_eq!(reason("return { a = { coroutine.create(print) } }"), "unsupported value type `thread`");
+        assert_eq!(reason("return { print }"), "unsupported value type `function`");
+        assert_eq!(reason("return { f = io.stdout }"), "unsupported value type `userdata`");
+    }
+
+    #[test]
+    fn a_refusal_does_not_depend_on_the_order_of_keys() {
+        // JSN-22, JSN-23, JSN-24
+        let keys =
+            ["a = 1", "b = 1", "c = 1", "[1] = 1", "[2] = 1", "[9] = 1", "[1.5] = 1", "[true] = 1", "['\\xff'] = 1"];
+        let cases: [(&[usize], &str); 6] = [
+            (&[0, 1, 2, 3, 4], "a list that also has the key \"a\""),
+            (&[2, 1, 5], "a list that also has the key \"b\""),
+            (&[3, 5], "a list whose positions have gaps or do not start at 1"),
+            (&[0, 3, 5, 8], "a table with a key that is not valid UTF-8"),
+            (&[0, 3, 5, 6, 8], "a table with a number key"),
+            (&[0, 3, 5, 6, 7, 8], "a table with a boolean key"),
+        ];
+        for (chosen, text) in cases {
+            for turn in 0..chosen.len() {
+                let turned: Vec<_> = chosen.iter().cycle().skip(turn).take(chosen.len()).map(|at| keys[*at]).collect();
+                assert_eq!(reason(&format!("return {{ {} }}", turned.join(", "))), text, "{turned:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_path_is_cut() {
+        // JSN-19
+        let deep = |levels: usize| {
+            reason(&format!("local t = {{}} for i = 1, {levels} - 1 do t = {{ deeper = t }} end return {{ here = t }}"))
+        };
+        assert!(deep(127).starts_with("{\"here\":{\"deeper\":"));
+        let path = "here".to_owned() + &".deeper".repeat(15) + "…";
+        assert_eq!(deep(128), format!("nesting is deeper than 128 levels at {path}"));
+    }
 }

@@ -40,7 +40,6 @@ impl UserData for Messages {
         methods.add_meta_method(MetaMethod::NewIndex, |_, _, _: (Value, Value)| {
             Err::<(), _>(refuse(NOT_ASSIGNABLE))
         });
-        methods.add_meta_method(MetaMethod::ToString, |_, _, ()| Ok("messages"));
         builder(methods, "system", &[Field::Content, Field::Meta]);
         builder(methods, "user", &[Field::Content, Field::Meta]);
         builder(methods, "assistant", &[Field::Content, Field::ToolCalls, Field::Meta]);

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
 use std::sync::{Arc, OnceLock};
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
+use mlua::{Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
 
 use crate::compaction;
-use crate::error_value::raise;
+use crate::error_value::{failure_of, raise};
 use crate::failure::Failure;
 use crate::guards;
 use crate::messages::{Messages, record_at};
@@ -17,10 +17,20 @@ use crate::section::{Frame, Section, Trace};
 use crate::strings;
 use crate::view::RecordView;
 
-/// The chunk name of the prelude; its frames never show in a traceback.
+/// The chunk name of the prelude while it is compiled.
 const PRELUDE_NAME: &str = "=[runvil]";
 
-const PRELUDE: &str = include_str!("prelude.lua");
+/// The chunk name of code without debug information. Only the prelude is stripped, so its frames are known by it.
+const STRIPPED_NAME: &str = "=?";
+
+/// The parts of the prelude, in the order they run.
+const PRELUDE: [&str; 5] = [
+    include_str!("prelude/calls.lua"),
+    include_str!("prelude/text.lua"),
+    include_str!("prelude/tables.lua"),
+    include_str!("prelude/strings.lua"),
+    include_str!("prelude/guards.lua"),
+];
 
 /// The author frames a traceback keeps.
 const TRACE_FRAMES: usize = 20;
@@ -34,15 +44,22 @@ pub(crate) fn interpreter() -> mlua::Result<Lua> {
     )
 }
 
-/// Compiles the prelude once per process.
-fn prelude(lua: &Lua) -> mlua::Result<Function> {
-    static BYTECODE: OnceLock<Vec<u8>> = OnceLock::new();
-    if let Some(bytecode) = BYTECODE.get() {
-        return lua.load(bytecode.as_slice()).set_name(PRELUDE_NAME).set_mode(ChunkMode::Binary).into_function();
+/// Runs the prelude, which is compiled once per process and kept without debug information.
+fn run_prelude(lua: &Lua, native: &Table) -> mlua::Result<()> {
+    static BYTECODE: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
+    let parts = match BYTECODE.get() {
+        Some(parts) => parts,
+        None => {
+            let compiled = PRELUDE.iter().map(|part| Ok(load(part.as_bytes(), ChunkMode::Text)?.dump(true)));
+            let parts = compiled.collect::<mlua::Result<Vec<_>>>()?;
+            BYTECODE.get_or_init(|| parts)
+        }
+    };
+    for part in parts {
+        load(part, ChunkMode::Binary)?.call::<()>(native)?;
     }
-    let function = lua.load(PRELUDE).set_name(PRELUDE_NAME).set_mode(ChunkMode::Text).into_function()?;
-    let _ = BYTECODE.set(function.dump(false));
-    Ok(function)
+    Ok(())
 }
 
 /// The tables the prelude and the sandbox share.
@@ -67,8 +84,8 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     errors(lua, section, &native)?;
     values(lua, section, &native)?;
     data(lua, section, &native)?;
+    run_prelude(lua, &native)?;
     strings::install(lua, section, &native, &globals.raw_get("string")?)?;
-    prelude(lua)?.call::<()>(&native)?;
     prune(&globals)?;
     seed_random(lua, section, &globals)?;
     Ok(Base { native, hidden, behind })
@@ -150,10 +167,19 @@ fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
     let state = Arc::clone(section);
     native.raw_set(
         "record",
-        lua.create_function(move |lua, (value, text): (Value, Option<LuaString>)| {
-            let frames = author_frames(lua);
-            *state.trace() = Some(Trace { text: text.map(|text| text.to_string_lossy()), frames });
+        lua.create_function(move |lua, value: Value| {
+            *state.trace() = Some(Trace { text: None, frames: author_frames(lua) });
             Ok(value)
+        })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "describe",
+        lua.create_function(move |_, text: LuaString| {
+            if let Some(trace) = &mut *state.trace() {
+                trace.text = Some(text.to_string_lossy());
+            }
+            Ok(())
         })?,
     )?;
     let state = Arc::clone(section);
@@ -173,7 +199,7 @@ fn author_frames(lua: &Lua) -> Vec<Frame> {
         let frame = lua.inspect_stack(level, |debug| {
             let source = debug.source();
             let chunk = source.source.as_deref().unwrap_or_default();
-            if source.what == "C" || chunk == PRELUDE_NAME {
+            if source.what == "C" || chunk == STRIPPED_NAME {
                 return None;
             }
             let label = chunk.strip_prefix('=').unwrap_or(chunk).to_owned();
@@ -207,20 +233,27 @@ fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
         })?,
     )?;
     native.raw_set(
-        "is_null",
-        lua.create_function(|_, value: Value| Ok(matches!(value, Value::LightUserData(light) if light.0.is_null())))?,
-    )?;
-    native.raw_set(
-        "sort_strings",
-        lua.create_function(|_, table: Table| {
-            let mut strings: Vec<LuaString> = table.sequence_values().collect::<mlua::Result<_>>()?;
-            strings.sort_by_key(mlua::LuaString::as_bytes);
-            for (at, text) in strings.into_iter().enumerate() {
-                table.raw_set(at + 1, text)?;
-            }
-            Ok(())
+        "has_text",
+        lua.create_function(|_, value: Value| match value {
+            Value::Table(table) => match table.metatable() {
+                Some(metatable) => metatable.raw_get::<Value>("__tostring").map(|text| !text.is_nil()),
+                None => Ok(false),
+            },
+            Value::UserData(data) => data.metatable()?.contains(MetaMethod::ToString),
+            _ => Ok(false),
         })?,
     )?;
+    native.raw_set(
+        "text",
+        lua.create_function(|_, value: Value| match &value {
+            Value::LightUserData(light) if light.0.is_null() => Ok(Some("null".to_owned())),
+            // What the handler of a `<close>` variable gets for an error of the host.
+            Value::Error(error) => Ok(Some(failure_of(error).message())),
+            Value::UserData(data) if data.metatable()?.contains(MetaMethod::ToString)? => Ok(Some(value.to_string()?)),
+            _ => Ok(None),
+        })?,
+    )?;
+    native.raw_set("sort_strings", lua.create_function(|_, table: Table| sort_strings(&table))?)?;
     native.raw_set(
         "place_of",
         lua.create_function(|_, (keys, key): (Table, Value)| {
@@ -236,6 +269,35 @@ fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
     )?;
     let state = Arc::clone(section);
     native.raw_set("walk", lua.create_function(move |lua, value: Value| walk(lua, &state, &value))?)
+}
+
+/// Sorts a sequence of strings by their bytes. Only two of them are held at a time: the interpreter has room for a
+/// limited number of values held by Rust.
+fn sort_strings(table: &Table) -> mlua::Result<()> {
+    let mut strings = Vec::with_capacity(table.raw_len());
+    for at in 1..=table.raw_len() {
+        strings.push((table.raw_get::<LuaString>(at)?.as_bytes().to_vec(), at));
+    }
+    strings.sort_unstable();
+    // Each cycle of the permutation moves its strings one place along.
+    let mut sources: Vec<usize> = strings.into_iter().map(|(_, at)| at).collect();
+    for start in 0..sources.len() {
+        if sources[start] == start + 1 {
+            continue;
+        }
+        let first: LuaString = table.raw_get(start + 1)?;
+        let mut to = start;
+        loop {
+            let from = std::mem::replace(&mut sources[to], to + 1);
+            if from == start + 1 {
+                table.raw_set(to + 1, first)?;
+                break;
+            }
+            table.raw_set(to + 1, table.raw_get::<LuaString>(from)?)?;
+            to = from - 1;
+        }
+    }
+    Ok(())
 }
 
 /// The place of two keys in the language's order; `None` when `key` has no place of its own.

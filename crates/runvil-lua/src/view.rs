@@ -69,6 +69,5 @@ impl UserData for RecordView {
                 "records read from messages are read-only; rewrite history with models.compact(compactor, reason)",
             ))
         });
-        methods.add_meta_method(MetaMethod::ToString, |_, _, ()| Ok("message record"));
     }
 }

@@ -95,6 +95,8 @@ impl SectionVm {
 
     fn build(environment: Arc<Environment>, params: SectionParams) -> mlua::Result<Self> {
         let lua = sandbox::interpreter()?;
+        // Nothing becomes garbage while the VM is built.
+        lua.gc_stop();
         let errors = ErrorValues::new(&lua)?;
         let section = Arc::new(Section::new(environment, params, errors));
         let base = sandbox::build(&lua, &section)?;
@@ -104,6 +106,7 @@ impl SectionVm {
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |_, _| {
             if cancel.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(VmState::Continue) }
         })?;
+        lua.gc_restart();
         lua.set_memory_limit(section.memory_ceiling())?;
         Ok(Self { lua, section, guard, thread: None, answers_loop: false })
     }

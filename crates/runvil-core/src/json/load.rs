@@ -7,12 +7,9 @@ use super::message::{MessageReader, Refusal};
 use super::parse::{Cursor, Fault};
 use crate::error::{Code, ListError};
 use crate::list::MessageList;
-use crate::record::{Record, Slab, Text};
+use crate::record::Record;
 use crate::role::Role;
-use crate::wire::Draft;
-
-/// Bytes of messages that share one text. A record that outlives its neighbours keeps their text in memory.
-const SLAB_BYTES: usize = 64 * 1024;
+use crate::slab::SlabWriter;
 
 /// Why JSON text could not be read as a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,9 +82,9 @@ pub enum JsonForm {
 }
 
 impl MessageList {
-    /// Reads a JSON array of messages, each in the record form or in the form of OpenAI's chat API.
+    /// Reads a JSON array of messages, each in the record form or in the chat form, that of `OpenAI`'s API.
     ///
-    /// A message is in the API's form when its first tool call has a `function`, and, if it has no tool calls, unless
+    /// A message is in the chat form when its first tool call has a `function`, and, if it has no tool calls, unless
     /// it has metadata. In that form `content: null` beside tool calls reads as the empty string; `tool_calls`,
     /// `tool_call_id` and arguments that are null are absent; arguments are JSON text. Metadata is kept in both forms,
     /// and unknown fields are dropped.
@@ -95,33 +92,12 @@ impl MessageList {
     /// The text is read front to back and the first problem is reported: each record is checked in its turn, late
     /// system records included. The rules that span records are left to [`MessageList::check`].
     pub fn from_json(bytes: &[u8]) -> Result<Self, JsonLoadError> {
-        let text = simdutf8::compat::from_utf8(bytes)
-            .map_err(|error| JsonLoadError::NotUtf8 { offset: error.valid_up_to() })?;
-        Self::from_json_text(text)
+        load(utf8(bytes)?, true)
     }
 
     /// [`MessageList::from_json`] for text.
     pub fn from_json_text(text: &str) -> Result<Self, JsonLoadError> {
-        let syntax = |fault: Fault| JsonLoadError::syntax(text, &fault);
-        let mut cursor = Cursor::new(text);
-        if cursor.peek() != Some(b'[') {
-            cursor.skip(0).and_then(|()| cursor.end()).map_err(syntax)?;
-            return Err(JsonLoadError::NotArray);
-        }
-        let mut loader = Loader::default();
-        cursor.expect(b'[', "").map_err(syntax)?;
-        if !cursor.eat(b']') {
-            loop {
-                loader.read(&mut cursor).map_err(|refusal| JsonLoadError::from_refusal(text, refusal))?;
-                if !cursor.eat(b',') {
-                    cursor.expect(b']', "a comma or the end of the array of messages is expected").map_err(syntax)?;
-                    break;
-                }
-            }
-        }
-        cursor.end().map_err(syntax)?;
-        loader.flush();
-        Ok(loader.list)
+        load(text, true)
     }
 
     /// The records as a JSON array, one message per record, not merged.
@@ -158,74 +134,68 @@ impl Record {
     }
 }
 
-/// A message whose text is not yet sealed.
-struct Pending {
-    draft: Draft,
-    start: usize,
-    len: usize,
-    meta_start: usize,
-    meta_len: usize,
+/// Reads a JSON array of messages as [`MessageList::from_json`] does, but lets system records stand anywhere: a history
+/// for [`repair`](crate::repair::repair).
+pub fn read_records(bytes: &[u8]) -> Result<Vec<Arc<Record>>, JsonLoadError> {
+    Ok(load(utf8(bytes)?, false)?.iter().cloned().collect())
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, JsonLoadError> {
+    simdutf8::compat::from_utf8(bytes).map_err(|error| JsonLoadError::NotUtf8 { offset: error.valid_up_to() })
+}
+
+fn load(text: &str, check_placement: bool) -> Result<MessageList, JsonLoadError> {
+    let syntax = |fault: Fault| JsonLoadError::syntax(text, &fault);
+    let mut cursor = Cursor::new(text);
+    if cursor.peek() != Some(b'[') {
+        cursor.skip(0).and_then(|()| cursor.end()).map_err(syntax)?;
+        return Err(JsonLoadError::NotArray);
+    }
+    cursor.expect(b'[', "an array is expected").map_err(syntax)?;
+    let mut loader = Loader { check_placement, ..Loader::default() };
+    if !cursor.eat(b']') {
+        loop {
+            loader.read(&mut cursor).map_err(|refusal| JsonLoadError::from_refusal(text, refusal))?;
+            if !cursor.eat(b',') {
+                cursor.expect(b']', "a comma or the end of the array of messages is expected").map_err(syntax)?;
+                break;
+            }
+        }
+    }
+    cursor.end().map_err(syntax)?;
+    loader.flush();
+    Ok(loader.list)
 }
 
 #[derive(Default)]
 struct Loader<'a> {
     list: MessageList,
-    /// The messages of the open slab, with commas between them.
-    messages: String,
-    metas: String,
-    pending: Vec<Pending>,
     reader: MessageReader<'a>,
+    slab: SlabWriter,
+    check_placement: bool,
     /// Whether a record of another role than system came.
     led: bool,
 }
 
 impl<'a> Loader<'a> {
     fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Refusal> {
-        let position = self.list.len() + self.pending.len() + 1;
-        if self.pending.is_empty() {
-            let left = cursor.text().len() - cursor.offset();
-            self.messages.reserve_exact(left.min(SLAB_BYTES) + SLAB_BYTES / 16);
-        } else {
-            self.messages.push(',');
-        }
-        let (start, meta_start) = (self.messages.len(), self.metas.len());
-        let draft = self.reader.read(cursor, position, &mut self.messages, &mut self.metas)?;
-        if draft.role == Role::System && self.led {
+        let position = self.list.len() + self.slab.len() + 1;
+        self.slab.begin(cursor.text().len() - cursor.offset());
+        let draft = self.reader.read(cursor, position, &mut self.slab.messages, &mut self.slab.metas)?;
+        if draft.role == Role::System && self.led && self.check_placement {
             return Err(ListError::at(Code::LateSystem, position).into());
         }
         self.led |= draft.role != Role::System;
-        self.pending.push(Pending {
-            start,
-            len: self.messages.len() - start,
-            meta_start,
-            meta_len: self.metas.len() - meta_start,
-            draft,
-        });
-        if self.messages.len() >= SLAB_BYTES {
+        self.slab.end(draft);
+        if self.slab.is_full() {
             self.flush();
         }
         Ok(())
     }
 
-    /// Seals the open slab and makes its records.
+    /// Makes the records that were read since the last time.
     fn flush(&mut self) {
-        let slab = Arc::new(Slab {
-            messages: std::mem::take(&mut self.messages).into_boxed_str(),
-            metas: std::mem::take(&mut self.metas).into_boxed_str(),
-        });
-        for Pending { draft, start, len, meta_start, meta_len } in self.pending.drain(..) {
-            let record = match (u32::try_from(start), u32::try_from(len), u32::try_from(meta_start)) {
-                (Ok(start), Ok(len), Ok(meta_start)) => {
-                    let text = Text::Shared { slab: Arc::clone(&slab), start, len };
-                    Record::new(&draft, text, meta_start, meta_len)
-                }
-                _ => {
-                    let text = slab.messages[start..start + len].to_owned();
-                    Record::own(&draft, text, &slab.metas[meta_start..meta_start + meta_len])
-                }
-            };
-            self.list.push_loaded(Arc::new(record));
-        }
+        self.slab.seal(|record| self.list.push_loaded(record));
         // While the records are at hand, the checks and the composition take them up cheaply.
         self.list.take_up();
     }

@@ -1,4 +1,4 @@
-//! One message record read from JSON text, in the record form or in the form of OpenAI's chat API.
+//! One message record read from JSON text, in the record form or in the form of `OpenAI`'s chat API.
 
 use super::compact::push_compact;
 use super::parse::{Cursor, Fault, RawString};
@@ -355,7 +355,7 @@ fn check_role(role: Slot<'_>, position: usize) -> Result<Role, ListError> {
     Role::parse(&name).ok_or_else(|| ListError::named(Code::RoleUnknown, position, &name))
 }
 
-fn check_tool_call_id<'a>(role: Role, id: Slot<'a>, position: usize) -> Result<Option<RawString<'a>>, ListError> {
+fn check_tool_call_id(role: Role, id: Slot<'_>, position: usize) -> Result<Option<RawString<'_>>, ListError> {
     match (role, id) {
         (Role::Tool, Slot::Text(id)) => Ok(Some(id)),
         (Role::Tool, Slot::Absent) => Err(ListError::at(Code::ToolCallIdMissing, position)),

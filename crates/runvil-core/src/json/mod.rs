@@ -13,12 +13,14 @@
 //! Text is written in `serde_json`'s compact form, which is called canonical here.
 
 mod compact;
+mod forms;
 mod load;
 mod message;
 pub(crate) mod parse;
 pub(crate) mod string;
 
-pub use load::{JsonForm, JsonLoadError};
+pub use forms::record_form;
+pub use load::{JsonForm, JsonLoadError, read_records};
 
 /// The most levels of arrays and objects that a field's value may have, the value itself included.
 pub const MAX_DEPTH: usize = 128;

@@ -27,10 +27,11 @@ pub(crate) fn find_special(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     // Short strings end in the first words; long ones are looked through a block at a time.
     for _ in 0..2 {
-        if let Some(found) = find_in_word(bytes, at)? {
-            return Some(found);
+        match look_at_word(bytes, at) {
+            Look::Found(found) => return Some(found),
+            Look::Plain => at += 8,
+            Look::End => return None,
         }
-        at += 8;
     }
     while let Some(block) = bytes.get(at..at + BLOCK) {
         if block.iter().fold(false, |any, byte| any | is_special(*byte)) {
@@ -39,21 +40,28 @@ pub(crate) fn find_special(bytes: &[u8], from: usize) -> Option<usize> {
         at += BLOCK;
     }
     loop {
-        if let Some(found) = find_in_word(bytes, at)? {
-            return Some(found);
+        match look_at_word(bytes, at) {
+            Look::Found(found) => return Some(found),
+            Look::Plain => at += 8,
+            Look::End => return None,
         }
-        at += 8;
     }
 }
 
-/// Looks through eight bytes, or through fewer at the end of the text: `None` means that the text ended.
-fn find_in_word(bytes: &[u8], at: usize) -> Option<Option<usize>> {
-    if let Some(&word) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+/// What eight bytes hold, or fewer at the end of the text.
+enum Look {
+    Found(usize),
+    Plain,
+    End,
+}
+
+fn look_at_word(bytes: &[u8], at: usize) -> Look {
+    let rest = bytes.get(at..).unwrap_or(&[]);
+    if let Some(&word) = rest.first_chunk() {
         let bits = special_bits(u64::from_le_bytes(word));
-        return Some((bits != 0).then(|| at + (bits.trailing_zeros() / 8) as usize));
+        return if bits == 0 { Look::Plain } else { Look::Found(at + (bits.trailing_zeros() / 8) as usize) };
     }
-    let offset = bytes.get(at..)?.iter().position(|byte| is_special(*byte))?;
-    Some(Some(at + offset))
+    rest.iter().position(|byte| is_special(*byte)).map_or(Look::End, |offset| Look::Found(at + offset))
 }
 
 /// Appends the text in canonical form, without the quotes.

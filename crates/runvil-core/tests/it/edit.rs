@@ -14,14 +14,14 @@ fn four() -> MessageList {
 }
 
 /// A replace as the list's method does it: the range first, then each record at its position.
-fn replace(list: &mut MessageList, first: i128, last: i128, records: &[Value]) -> Result<(), ListError> {
-    let (first, last) = list.check_range(first, last)?;
+fn replace(list: &mut MessageList, from: i128, to: i128, records: &[Value]) -> Result<(), ListError> {
+    let (first, end) = list.check_range(from, to)?;
     let records: Result<Vec<_>, _> = records
         .iter()
         .enumerate()
         .map(|(index, record)| Record::from_value(record, first + index).map(Arc::new))
         .collect();
-    list.replace(first, last, records?)
+    list.replace(first, end, records?)
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Conversations read from JSON text, and written to it.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use runvil_core::error::Code;
-use runvil_core::json::{JsonForm, JsonLoadError};
+use runvil_core::json::{JsonForm, JsonLoadError, record_form};
 use runvil_core::list::MessageList;
 use runvil_core::record::Record;
 use serde_json::{Value, json};
@@ -349,7 +351,7 @@ fn render(value: &Value, seed: &mut u64, out: &mut String) {
                 let mut units = [0; 2];
                 if style == 0 && next() % 2 == 0 {
                     for unit in character.encode_utf16(&mut units) {
-                        out.push_str(&format!("\\u{unit:04X}"));
+                        let _ = write!(out, "\\u{unit:04X}");
                     }
                 } else if style == 1 && character == '/' {
                     out.push_str("\\/");
@@ -410,6 +412,11 @@ proptest! {
         let mut text = String::new();
         render(&Value::from(messages), &mut seed, &mut text);
         prop_assert_eq!(load(&text).map_err(Some), load_by_values(&text), "{}", text);
+        let values: Vec<Value> = serde_json::from_str(&text).unwrap();
+        for value in values {
+            let (ours, model) = (record_form(value.clone()), model::as_record(&value));
+            prop_assert_eq!(Record::from_value(&ours, 1), Record::from_value(&model, 1));
+        }
     }
 
     /// On broken text, too: the scanner accepts what is JSON and nothing else.

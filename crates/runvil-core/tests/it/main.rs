@@ -1,5 +1,6 @@
 //! The conversation core through its public interface.
 
+mod anchor;
 mod compose;
 mod cost;
 mod edit;
@@ -10,4 +11,6 @@ mod pairing;
 mod precheck;
 mod properties;
 mod record;
+mod repair;
 mod support;
+mod writer;

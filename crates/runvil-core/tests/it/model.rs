@@ -32,25 +32,21 @@ fn as_parts(content: &Value) -> Vec<Value> {
 
 fn joined(role: &str, left: &Value, right: &Value) -> Value {
     let separator = if role == "assistant" { "" } else { "\n\n" };
-    match (left, right) {
-        (Value::String(left), Value::String(right)) => {
-            if role != "system" && left.is_empty() {
-                json!(right)
-            } else if role != "system" && right.is_empty() {
-                json!(left)
-            } else {
-                json!(format!("{left}{separator}{right}"))
-            }
-        }
-        _ => {
-            let mut parts = as_parts(left);
-            if !separator.is_empty() {
-                parts.push(json!({"type": "text", "text": separator}));
-            }
-            parts.extend(as_parts(right));
-            json!(parts)
-        }
+    if let (Value::String(left), Value::String(right)) = (left, right) {
+        return if role != "system" && left.is_empty() {
+            json!(right)
+        } else if role != "system" && right.is_empty() {
+            json!(left)
+        } else {
+            json!(format!("{left}{separator}{right}"))
+        };
     }
+    let mut parts = as_parts(left);
+    if !separator.is_empty() {
+        parts.push(json!({"type": "text", "text": separator}));
+    }
+    parts.extend(as_parts(right));
+    json!(parts)
 }
 
 /// The composed messages: a left fold over the records.

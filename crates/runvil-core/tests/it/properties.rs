@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use runvil_core::body::BodyBuffer;
 use runvil_core::list::{MessageList, Snapshot};
 use runvil_core::record::Record;
-use serde_json::{Value, json};
+use runvil_core::request::Request;
+use serde_json::{Map, Value, json};
 
 use crate::model;
 use crate::support::{good, list, values};
@@ -38,7 +40,7 @@ fn tool_calls() -> impl Strategy<Value = Value> {
 }
 
 /// One record, mostly such that lists of them can be sent.
-fn record() -> impl Strategy<Value = Value> {
+pub(crate) fn record() -> impl Strategy<Value = Value> {
     let plain = (prop::sample::select(vec!["user", "user", "assistant", "assistant", "system"]), content())
         .prop_map(|(role, content)| json!({"role": role, "content": content}));
     let calling = (content(), tool_calls())
@@ -48,7 +50,7 @@ fn record() -> impl Strategy<Value = Value> {
     let misplaced = (content(), tool_calls())
         .prop_map(|(content, calls)| json!({"role": "user", "content": content, "tool_calls": calls}));
     let meta = prop::option::weighted(0.2, text().prop_map(|text| json!({"from": text})));
-    (prop_oneof![20 => plain, 2 => calling, 2 => result, 1 => misplaced], meta).prop_map(|(mut record, meta)| {
+    (prop_oneof![60 => plain, 2 => calling, 2 => result, 1 => misplaced], meta).prop_map(|(mut record, meta)| {
         if let Some(meta) = meta {
             record["meta"] = meta;
         }
@@ -104,8 +106,36 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What was composed before, to compare later requests with.
+#[derive(Default)]
+struct Sent {
+    buffer: BodyBuffer,
+    requests: Vec<(Request, Vec<Value>)>,
+}
+
+impl Sent {
+    /// Compares a request with an earlier one, and the buffer with its body.
+    fn take(&mut self, request: &Request, messages: &[Value]) -> Result<(), TestCaseError> {
+        let body = request.body_parts("m", None, &Map::new());
+        self.buffer.write(&body);
+        let expected = format!("{{\"model\":\"m\",\"messages\":{}}}", Value::from(messages.to_vec()));
+        prop_assert_eq!(String::from_utf8_lossy(self.buffer.as_bytes()), expected.as_str());
+        for (earlier, sent) in &self.requests {
+            let reply = messages.get(sent.len()).filter(|reply| reply["role"] == "assistant");
+            let tail =
+                reply.filter(|_| messages.starts_with(sent)).map(|_| model::estimate(&messages[sent.len() + 1..]));
+            prop_assert_eq!(request.estimate_after_reply(earlier), tail);
+        }
+        if self.requests.len() > 4 {
+            self.requests.remove(0);
+        }
+        self.requests.push((request.clone(), messages.to_vec()));
+        Ok(())
+    }
+}
+
 /// Compares everything a list says with the model.
-fn compare(list: &mut MessageList, records: &[Value]) -> Result<(), TestCaseError> {
+fn compare(list: &mut MessageList, records: &[Value], sent: &mut Sent) -> Result<(), TestCaseError> {
     prop_assert_eq!(list.len(), records.len());
     let expected = model::compose(records);
     prop_assert_eq!(list.estimate(), model::estimate(&expected));
@@ -114,6 +144,7 @@ fn compare(list: &mut MessageList, records: &[Value]) -> Result<(), TestCaseErro
     match list.compose() {
         Ok(request) => {
             prop_assert_eq!(request.messages(), expected.clone());
+            sent.take(&request, &expected)?;
             prop_assert_eq!(request.message_count(), expected.len() as u64);
             prop_assert_eq!(request.estimate(), model::estimate(&expected));
             let json = request.to_json();
@@ -160,6 +191,7 @@ proptest! {
     fn running_state_equals_a_fresh_start(steps in prop::collection::vec(step(), 1..25)) {
         let mut records: Vec<Value> = Vec::new();
         let mut list = MessageList::new();
+        let mut sent = Sent::default();
         let mut saved: Vec<(Snapshot, Vec<Value>)> = Vec::new();
         let mut forks: Vec<(MessageList, Vec<Value>)> = Vec::new();
         for step in steps {
@@ -189,16 +221,16 @@ proptest! {
                 }
                 Step::Fork => forks.push((list.clone(), records.clone())),
                 Step::Check => { let _ = list.check(); }
-                Step::Compose => compare(&mut list, &records)?,
+                Step::Compose => compare(&mut list, &records, &mut sent)?,
                 Step::Estimate => { list.estimate(); }
                 Step::Clear => { list.clear(); records.clear(); }
             }
             prop_assert_eq!(list.len(), records.len());
         }
-        compare(&mut list, &records)?;
+        compare(&mut list, &records, &mut sent)?;
         prop_assert_eq!(values(&list), records);
         for (mut fork, records) in forks {
-            compare(&mut fork, &records)?;
+            compare(&mut fork, &records, &mut sent)?;
         }
     }
 

@@ -1,0 +1,114 @@
+//! Request bodies: in shared pieces, or joined in a buffer that grows with the conversation.
+
+use std::fmt;
+
+use crate::list::Lineage;
+use crate::request::Request;
+
+/// The body of a model request, in pieces.
+#[derive(Clone)]
+pub struct Body {
+    /// Everything before the messages.
+    head: String,
+    request: Request,
+    /// Everything behind them.
+    tail: String,
+}
+
+impl Body {
+    pub(crate) fn new(head: String, request: Request, tail: String) -> Self {
+        Self { head, request, tail }
+    }
+
+    /// Bytes of the body.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.request.total_len() + self.tail.len()
+    }
+
+    /// A body is never empty.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The body in pieces; those of the messages are shared with the records.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let head = std::iter::once(self.head.as_bytes());
+        head.chain(self.request.chunks()).chain(std::iter::once(self.tail.as_bytes()))
+    }
+
+    /// The body as one text.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        for chunk in self.chunks() {
+            bytes.extend_from_slice(chunk);
+        }
+        bytes
+    }
+}
+
+impl fmt::Debug for Body {
+    /// Shows the length, never text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// One text for the bodies of a growing conversation.
+///
+/// Writing a body whose messages continue those of the body before writes only what is new; any other body is written
+/// from the start. The buffer holds a copy of the messages, which is the price of a body in one piece.
+#[derive(Default)]
+pub struct BodyBuffer {
+    text: String,
+    head: String,
+    lineage: Lineage,
+    /// How many records the messages were composed from.
+    records: usize,
+    /// Index of the first record of the last message, and where that message begins in the text.
+    last_message: (usize, usize),
+}
+
+impl BodyBuffer {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The bytes of the last body.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+
+    /// Makes the buffer hold this body. Returns how many bytes were written.
+    pub fn write(&mut self, body: &Body) -> usize {
+        let request = &body.request;
+        let continues = self.records > 0
+            && self.head == body.head
+            && request.lineage().is(&self.lineage)
+            && request.record_count() >= self.records;
+        if continues {
+            self.text.truncate(self.last_message.1);
+        } else {
+            self.text.clear();
+            self.head.clone_from(&body.head);
+            self.text.push_str(&body.head);
+            self.text.push('[');
+            self.last_message = (0, self.text.len());
+            self.lineage = request.lineage().clone();
+        }
+        let kept = self.text.len();
+        self.text.reserve(body.len().saturating_sub(kept));
+        self.last_message = request.push_messages(self.last_message.0, &mut self.text);
+        self.records = request.record_count();
+        self.text.push(']');
+        self.text.push_str(&body.tail);
+        self.text.len() - kept
+    }
+}
+
+impl fmt::Debug for BodyBuffer {
+    /// Shows the length, never text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyBuffer").field("len", &self.text.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+-- Suspending calls, and the catching of errors.
+--
+-- The prelude is what the sandbox needs in Lua itself: everything that calls the author's code. A yield cannot cross a
+-- Rust or C frame, and both suspending calls and the end of a cancelled run are yields. `native` holds the Rust
+-- functions. Every library function is taken from `native.raw`, so an author who rebinds a global or changes the string
+-- metatable changes nothing here.
+
+local native = ...
+
+local raw = {}
+for name, value in next, _G do raw[name] = value end
+for _, library in next, { 'string', 'table', 'math' } do
+  raw[library] = {}
+  for name, value in next, _G[library] do raw[library][name] = value end
+end
+native.raw = raw
+
+local yield = coroutine.yield
+local pcall, xpcall, error, select, type = pcall, xpcall, error, select, type
+local globals = _G
+
+-- Suspending ------------------------------------------------------------------------------------------------------
+
+-- Yields to the Engine, which has the request already; gives back its answer, or raises its failure unchanged.
+local function wait()
+  local ok, first, second = yield()
+  if ok then return first, second end
+  error(first, 0)
+end
+
+-- A suspending call: `begin` checks the arguments and records the request.
+function native.suspending(begin)
+  return function(...)
+    begin(...)
+    return wait()
+  end
+end
+
+-- `models.loop` and `handle:loop`. Between rounds the Engine may ask for the compactor, which runs here so that it can
+-- suspend in its turn.
+function native.looping(begin)
+  return function(...)
+    local compactor = begin(...)
+    while true do
+      local reason = wait()
+      if reason == nil then return nil end
+      local kept, value = native.compacted(pcall(compactor, reason))
+      if not kept then error(value, 0) end
+    end
+  end
+end
+
+function native.compacting(begin, finish)
+  return function(...)
+    local compactor, reason = begin(...)
+    local kept, value = finish(pcall(compactor, reason))
+    if not kept then error(value, 0) end
+    return nil
+  end
+end
+
+-- `require`: the first call of a name in a section VM loads and runs the library, later ones read its result.
+function native.requiring(begin, compile, finish)
+  return function(...)
+    local name, loaded, value = begin(...)
+    if loaded then return value end
+    local ok, result = finish(name, pcall(function()
+      local library = compile(name, wait())
+      return library(name)
+    end))
+    if ok then return result end
+    error(result, 0)
+  end
+end
+
+-- The body of every block's coroutine.
+function native.guard(block)
+  -- An error inside the cancel hook needs what the first call of a Rust function sets aside.
+  native.check_cancelled()
+  local ok, value = xpcall(block, native.record)
+  if not ok and type(value) == 'table' and native.has_text(value) then
+    local described, text = pcall(native.to_text, value)
+    if described then native.describe(text) end
+  end
+  return ok, value
+end
+
+-- Errors ----------------------------------------------------------------------------------------------------------
+
+local function settle(ok, ...)
+  if ok then return true, ... end
+  return false, native.caught((...))
+end
+
+function globals.pcall(...)
+  if select('#', ...) == 0 then error("bad argument #1 to 'pcall' (value expected)", 2) end
+  return settle(pcall(...))
+end
+
+-- How often a handler may fail over its own failures.
+local handler_failures = 10
+
+local function handled(handler, ok, ...)
+  if ok then return true, ... end
+  local value = native.caught((...))
+  for _ = 1, handler_failures do
+    local returned, result = pcall(handler, value)
+    if returned then return false, result end
+    value = native.caught(result)
+  end
+  return false, 'error in error handling'
+end
+
+-- The handler runs after the stack has unwound, which no author can see, so that it can suspend.
+function globals.xpcall(callable, handler, ...)
+  if type(handler) ~= 'function' then
+    error("bad argument #2 to 'xpcall' (function expected, got " .. type(handler) .. ')', 2)
+  end
+  return handled(handler, pcall(callable, ...))
+end

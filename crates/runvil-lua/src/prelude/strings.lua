@@ -1,0 +1,84 @@
+-- The functions of `string` that call the author's code or that could run for ages.
+
+local native = ...
+local raw = native.raw
+
+local error, getmetatable, tonumber, type = raw.error, raw.getmetatable, raw.tonumber, raw.type
+local rawget = raw.rawget
+local concat, rep = raw.table.concat, raw.string.rep
+local string = _G.string
+
+function string.rep(text, count, separator)
+  if type(text) == 'string' and text == '' and (separator == nil or separator == '') then return '' end
+  return rep(text, count, separator)
+end
+
+function string.gmatch(text, pattern, init)
+  local step = native.gmatch(text, pattern, init)
+  return step
+end
+
+-- A replacement that is a table or a function is looked up here, so that it may suspend.
+function string.gsub(text, pattern, replacement, limit)
+  local kind = type(replacement)
+  if kind ~= 'table' and kind ~= 'function' then
+    local result, count = native.gsub(text, pattern, replacement, limit)
+    return result, count
+  end
+  local step = native.gsub_steps(text, pattern, limit)
+  local pieces, count, replaced = {}, 0, 0
+  local function take(before, whole, ...)
+    if before == nil then return false end
+    if whole == nil then
+      count = count + 1
+      pieces[count] = before
+      return false
+    end
+    replaced = replaced + 1
+    local value
+    if kind == 'function' then value = replacement(...) else value = replacement[(...)] end
+    local value_kind = type(value)
+    if value == nil or value == false then
+      value = whole
+    elseif value_kind ~= 'string' and value_kind ~= 'number' then
+      error('invalid replacement value (a ' .. value_kind .. ')', 3)
+    end
+    pieces[count + 1], pieces[count + 2] = before, value
+    count = count + 2
+    return true
+  end
+  while take(step()) do end
+  return concat(pieces), replaced
+end
+
+-- Arithmetic on strings: Lua's own functions would call the other operand's metamethod from a C frame.
+
+local function number_of(value)
+  local kind = type(value)
+  if kind == 'number' then return value end
+  if kind == 'string' then return tonumber(value) end
+end
+
+local function arithmetic(meta, key, name, operation)
+  meta[key] = function(left, right)
+    local first, second = number_of(left), number_of(right)
+    if first and second then return operation(first, second) end
+    local other = type(right) == 'table' and native.metatable(right)
+    local handler = other and rawget(other, key)
+    if not handler then
+      error('attempt to ' .. name .. " a '" .. type(left) .. "' with a '" .. type(right) .. "'", 2)
+    end
+    local result = handler(left, right)
+    return result
+  end
+end
+
+local meta = getmetatable('')
+arithmetic(meta, '__add', 'add', function(a, b) return a + b end)
+arithmetic(meta, '__sub', 'sub', function(a, b) return a - b end)
+arithmetic(meta, '__mul', 'mul', function(a, b) return a * b end)
+arithmetic(meta, '__mod', 'mod', function(a, b) return a % b end)
+arithmetic(meta, '__pow', 'pow', function(a, b) return a ^ b end)
+arithmetic(meta, '__div', 'div', function(a, b) return a / b end)
+arithmetic(meta, '__idiv', 'idiv', function(a, b) return a // b end)
+arithmetic(meta, '__unm', 'unm', function(a) return -a end)

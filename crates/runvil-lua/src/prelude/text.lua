@@ -1,0 +1,78 @@
+-- The text of values: `tostring` and `string.format`.
+
+local native = ...
+local raw = native.raw
+
+local error, rawget, select, setmetatable, tostring, type =
+  raw.error, raw.rawget, raw.select, raw.setmetatable, raw.tostring, raw.type
+local find, format, match = raw.string.find, raw.string.format, raw.string.match
+local unpack = raw.table.unpack
+local globals = _G
+
+-- Addresses differ from run to run; a number given at the first look does not.
+local labels = setmetatable({}, { __mode = 'k' })
+local label_count = 0
+
+local function label(value, kind)
+  local known = labels[value]
+  if known == nil then
+    label_count = label_count + 1
+    known = kind .. ': ' .. tostring(label_count)
+    labels[value] = known
+  end
+  return known
+end
+
+local function to_text(value)
+  local kind = type(value)
+  if kind == 'table' then
+    local meta = native.metatable(value)
+    local handler = meta ~= nil and rawget(meta, '__tostring')
+    if not handler then return label(value, kind) end
+    local text = handler(value)
+    local text_kind = type(text)
+    if text_kind ~= 'string' and text_kind ~= 'number' then error("'__tostring' must return a string", 3) end
+    return tostring(text)
+  elseif kind == 'userdata' then
+    return native.text(value) or label(value, kind)
+  elseif kind == 'function' or kind == 'thread' then
+    return label(value, kind)
+  end
+  return tostring(value)
+end
+native.to_text = to_text
+
+function globals.tostring(...)
+  if select('#', ...) == 0 then error("bad argument #1 to 'tostring' (value expected)", 2) end
+  local text = to_text((...))
+  return text
+end
+
+-- The values that `%s` prints are turned into text here, where their `__tostring` may suspend.
+function globals.string.format(pattern, ...)
+  if type(pattern) ~= 'string' or not find(pattern, '%', 1, true) then return format(pattern, ...) end
+  local arguments, changed = { ... }, false
+  local at, position = 0, 1
+  local count = select('#', ...)
+  while true do
+    local start = find(pattern, '%', position, true)
+    if not start then break end
+    local conversion, behind = match(pattern, '^[^%a%%]*([%a%%])()', start + 1)
+    if not conversion then break end
+    position = behind
+    if conversion ~= '%' then
+      at = at + 1
+      if conversion == 'p' then
+        error("invalid conversion '%p' to 'format': addresses are not available in the sandbox", 2)
+      elseif conversion == 's' and at <= count then
+        local kind = type(arguments[at])
+        if kind ~= 'string' and kind ~= 'number' and kind ~= 'nil' and kind ~= 'boolean' then
+          arguments[at] = to_text(arguments[at])
+          changed = true
+        end
+      end
+    end
+  end
+  if changed then return format(pattern, unpack(arguments, 1, count)) end
+  return format(pattern, ...)
+end
