@@ -59,7 +59,7 @@ bench: $(VENV)/dev-tools ## the benchmarks, on a release build
 
 lock: $(VENV)/dev-tools ## renew requirements-dev.txt
 	$(BIN)/pip install --quiet --upgrade uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-header --upgrade -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group develop --no-header --upgrade -o requirements-dev.txt
 
 clean: ## remove what was built
 	rm -rf $(VENV) target python/runvil/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -33,7 +33,8 @@ def _document(case: Table) -> str:
         lua = (
             f"{case.get('before', '')}\nlocal before_count = #messages\nlocal ok, err = pcall(function()\n{lua}\nend)\n"
             "if ok then return 'did not raise' end\n"
-            "return table.concat({ type(err), tostring(err.kind), tostring(#messages - before_count), tostring(err) }, '|')"
+            "local grown = tostring(#messages - before_count)\n"
+            "return table.concat({ type(err), tostring(err.kind), grown, tostring(err) }, '|')"
         )
     prose = f"{case['prose']}\n\n" if "prose" in case else ""
     return (

@@ -99,6 +99,12 @@ impl MessageList {
         self.len() == 0
     }
 
+    /// Whether another list or request holds the records too, as far as can be told cheaply: then dropping this one
+    /// costs nothing.
+    pub fn shares_records(&self) -> bool {
+        self.records.is_shared()
+    }
+
     /// The record at this index, from 0.
     pub fn get(&self, index: usize) -> Option<&Arc<Record>> {
         self.records.get(index)
@@ -134,6 +140,13 @@ impl MessageList {
             self.leading.add(&record);
         }
         self.records.push(record);
+        Ok(())
+    }
+
+    /// Adds records at the end, all of them or none, each as [`MessageList::append`] does.
+    pub fn extend(&mut self, records: Vec<Arc<Record>>) -> Result<(), ListError> {
+        self.check_placement(self.len(), self.len(), &records)?;
+        records.into_iter().for_each(|record| self.push_loaded(record));
         Ok(())
     }
 

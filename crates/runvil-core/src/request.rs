@@ -18,8 +18,9 @@ use crate::wire::compact;
 
 /// The messages that one round sends.
 ///
-/// A request shares the records' text and never changes, whatever happens to the list it was composed from.
-#[derive(Clone)]
+/// A request shares the records' text and never changes, whatever happens to the list it was composed from. The default
+/// one sends nothing.
+#[derive(Clone, Default)]
 pub struct Request {
     records: Sequence<Arc<Record>>,
     lineage: Lineage,
@@ -39,6 +40,12 @@ impl Request {
     /// How many records they were composed from.
     pub fn record_count(&self) -> usize {
         self.records.len()
+    }
+
+    /// Whether another list or request holds the records too, as far as can be told cheaply: then dropping this one
+    /// costs nothing.
+    pub fn shares_records(&self) -> bool {
+        self.records.is_shared()
     }
 
     /// The estimated tokens of the request.

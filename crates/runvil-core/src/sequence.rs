@@ -45,6 +45,11 @@ impl<T: Clone> Sequence<T> {
         self.leaf(index / WIDTH)?.get(index % WIDTH)
     }
 
+    /// Whether most items live on when this sequence is dropped.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.root.as_ref().is_none_or(|root| Arc::strong_count(root) > 1)
+    }
+
     pub(crate) fn last(&self) -> Option<&T> {
         self.get(self.len().checked_sub(1)?)
     }

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::block::LuaBlock;
 use crate::dialect;
-use crate::document::Document;
+use crate::document::{Document, Section};
 use crate::frontmatter;
 use crate::outline::{self, Outline};
 use crate::problem::{ParseKind, Problem, Warning};
@@ -22,6 +23,9 @@ pub struct ParseOutcome {
     pub problems: Vec<Problem>,
     /// What is allowed but probably not meant, in file order.
     pub warnings: Vec<Warning>,
+    /// The Lua blocks of a file with problems, in file order, so that their Lua can be checked too. A document holds its
+    /// own; then this is empty.
+    pub lua_blocks: Vec<LuaBlock>,
 }
 
 /// Parses the bytes of a prompt document.
@@ -37,7 +41,7 @@ pub fn parse(source: &[u8]) -> ParseOutcome {
 }
 
 fn failed(problems: Vec<Problem>) -> ParseOutcome {
-    ParseOutcome { document: None, problems, warnings: Vec::new() }
+    ParseOutcome { document: None, problems, warnings: Vec::new(), lua_blocks: Vec::new() }
 }
 
 /// The problem of a file whose text ends at a byte that is not UTF-8.
@@ -62,6 +66,11 @@ fn parse_text(text: &str) -> ParseOutcome {
     let name = decoded.has_name.then(|| decoded.frontmatter.name.clone());
     let below = problems.into_iter().map(|problem| Problem { name: name.clone(), ..problem });
     let problems: Vec<Problem> = decoded.problems.into_iter().chain(below).collect();
+    let lua_blocks = if problems.is_empty() {
+        Vec::new()
+    } else {
+        shared_library.iter().chain(sections.iter().flat_map(Section::lua_blocks)).cloned().collect()
+    };
     let document = problems.is_empty().then(|| Document {
         dialect: decoded.dialect,
         version: decoded.version,
@@ -72,7 +81,7 @@ fn parse_text(text: &str) -> ParseOutcome {
         sections,
         top_level,
     });
-    ParseOutcome { document, problems, warnings }
+    ParseOutcome { document, problems, warnings, lua_blocks }
 }
 
 /// The two parts of a file.

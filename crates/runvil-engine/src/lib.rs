@@ -13,5 +13,6 @@ pub mod outcome;
 pub mod params;
 mod prepare;
 pub mod prompt;
+mod role_uses;
 mod rounds;
 pub mod run;

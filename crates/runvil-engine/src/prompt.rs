@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use runvil_document::{Block, Document, ParseKind, Problem, SectionId, Warning, parse};
+use runvil_document::{Block, Document, LuaBlock, ParseKind, Problem, SectionId, Warning, parse};
 use runvil_lua::program::{Compiler, Program};
+
+use crate::role_uses;
 
 /// A block of a section as it runs.
 #[derive(Debug)]
@@ -29,37 +31,39 @@ impl Prompt {
     /// Fails with every problem of the file; the first one is the parse error.
     pub fn parse(source: &[u8]) -> Result<Self, Vec<Problem>> {
         let outcome = parse(source);
-        let Some(document) = outcome.document else { return Err(outcome.problems) };
         let compiler = Compiler::new();
         let mut problems = outcome.problems;
-        let count = document.sections_in_order().count() + 1;
-        let mut steps = Vec::with_capacity(count);
-        for id in 0..count {
-            let blocks = &document.section(SectionId(id)).blocks;
-            steps.push(
-                blocks
-                    .iter()
-                    .filter_map(|block| match block {
-                        Block::Prose(prose) => Some(Step::Prose(prose.text.clone())),
-                        Block::Lua(lua) => match compiler.compile(&lua.source, &lua.label, lua.line) {
-                            Ok(program) => Some(Step::Lua(program)),
-                            Err(error) => {
-                                problems.push(Problem {
-                                    kind: ParseKind::Lua,
-                                    message: error.message,
-                                    line: Some(error.line.unwrap_or(lua.line)),
-                                    column: Some(1),
-                                    span: Some(lua.span.clone()),
-                                    name: Some(document.frontmatter.name.clone()),
-                                });
-                                None
-                            }
-                        },
-                    })
-                    .collect(),
-            );
+        let Some(document) = outcome.document else {
+            for block in &outcome.lua_blocks {
+                if let Err(problem) = compile(&compiler, block, None) {
+                    problems.push(problem);
+                }
+            }
+            return Err(problems);
+        };
+        let name = document.frontmatter.name.as_str();
+        let sections = std::iter::once(document.body()).chain(document.sections_in_order().map(|(_, section)| section));
+        let mut steps = Vec::new();
+        for section in sections {
+            let mut blocks = Vec::with_capacity(section.blocks.len());
+            for block in &section.blocks {
+                match block {
+                    Block::Prose(prose) => blocks.push(Step::Prose(prose.text.clone())),
+                    Block::Lua(lua) => match compile(&compiler, lua, Some(name)) {
+                        Ok(program) => blocks.push(Step::Lua(program)),
+                        Err(problem) => problems.push(problem),
+                    },
+                }
+            }
+            steps.push(blocks);
         }
-        if problems.is_empty() { Ok(Self { document, steps, warnings: outcome.warnings }) } else { Err(problems) }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let mut warnings = outcome.warnings;
+        warnings.extend(role_uses::undeclared(&document));
+        warnings.sort_by_key(|warning| warning.span.start);
+        Ok(Self { document, steps, warnings })
     }
 
     /// The document.
@@ -67,7 +71,8 @@ impl Prompt {
         &self.document
     }
 
-    /// What `check` warns of.
+    /// What is allowed but probably not meant, in file order: what the parser warns of, and roles that the Lua names but
+    /// the frontmatter does not declare.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -80,6 +85,17 @@ impl Prompt {
     pub(crate) fn has_h1_pass(&self) -> bool {
         !self.steps[SectionId::BODY.0].is_empty()
     }
+}
+
+fn compile(compiler: &Compiler, block: &LuaBlock, name: Option<&str>) -> Result<Program, Problem> {
+    compiler.compile(&block.source, &block.label, block.line).map_err(|error| Problem {
+        kind: ParseKind::Lua,
+        message: error.message,
+        line: Some(error.line.unwrap_or(block.line)),
+        column: Some(1),
+        span: Some(block.span.clone()),
+        name: name.map(str::to_owned),
+    })
 }
 
 /// The items of list sections, for one section of a prompt.

@@ -19,6 +19,14 @@ pub(crate) struct ErrorValues {
 /// The text Lua raises, as a plain string, when an allocation inside its own code fails.
 const LUA_MEMORY_ERROR: &[u8] = b"not enough memory";
 
+/// The place Lua puts in front of an error of its own that comes up inside the prelude, which has no places.
+const NO_PLACE: &[u8] = b"?:?: ";
+
+/// The text of an error without the mark of the prelude.
+pub(crate) fn without_place(text: &[u8]) -> &[u8] {
+    text.strip_prefix(NO_PLACE).unwrap_or(text)
+}
+
 impl ErrorValues {
     pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
@@ -62,6 +70,9 @@ impl ErrorValues {
             Value::Error(error) => Ok(Value::Table(self.make(lua, &failure_of(error))?)),
             Value::String(text) if *text.as_bytes() == *LUA_MEMORY_ERROR => {
                 Ok(Value::Table(self.make(lua, &Failure::Memory)?))
+            }
+            Value::String(text) if text.as_bytes().starts_with(NO_PLACE) => {
+                Ok(Value::String(lua.create_string(without_place(&text.as_bytes()))?))
             }
             _ => Ok(value),
         }

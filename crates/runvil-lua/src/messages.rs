@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mlua::{AnyUserData, Lua, MetaMethod, MultiValue, UserData, UserDataMethods, Value};
+use mlua::{AnyUserData, Lua, MetaMethod, MultiValue, UserData, UserDataFields, UserDataMethods, Value};
 use runvil_core::error::{Field, ListError};
 use runvil_core::record::{Record, RecordFields};
 use serde_json::Value as Json;
@@ -11,7 +11,7 @@ use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
 use crate::json::{Cause, DEPTH_LIMIT, Unrepresentable, Views, to_json};
 use crate::model_calls::whole;
-use crate::names::type_name;
+use crate::names::{LUA_TYPE, type_name};
 use crate::section::Section;
 use crate::view::RecordView;
 
@@ -27,6 +27,10 @@ pub(crate) const NOT_REASSIGNABLE: &str = "messages is the section's conversatio
                                            models.compact(compactor, reason)";
 
 impl UserData for Messages {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_meta_field(MetaMethod::Type, LUA_TYPE);
+    }
+
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_meta_method(MetaMethod::Len, |_, this, ()| Ok(this.0.list().len()));
         methods.add_meta_method(MetaMethod::Index, |lua, this, key: Value| {

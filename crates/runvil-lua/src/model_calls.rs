@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mlua::{Lua, MetaMethod, MultiValue, Table, UserData, UserDataMethods, Value};
+use mlua::{Lua, MetaMethod, MultiValue, Table, UserData, UserDataFields, UserDataMethods, Value};
 
 use crate::error_value::refuse;
 use crate::failure::quoted;
 use crate::models::{ModelHandle, Options};
-use crate::names::{is_label, type_name};
+use crate::names::{LUA_TYPE, is_label, type_name};
 use crate::request::Request;
 use crate::section::{Running, Section};
 
@@ -18,6 +18,10 @@ pub(crate) struct Handle {
 }
 
 impl UserData for Handle {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_meta_field(MetaMethod::Type, LUA_TYPE);
+    }
+
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_meta_method(MetaMethod::Index, |lua, this, key: Value| {
             let Value::String(name) = &key else { return Err(unknown_field(&key)) };

@@ -17,6 +17,9 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// What Lua's own messages call a value of the Engine, in place of the name of its Rust type.
+pub(crate) const LUA_TYPE: &str = "userdata";
+
 /// Whether `text` is a label: a letter, then up to 63 letters, digits, `_` or `-`, all ASCII.
 pub(crate) fn is_label(text: &str) -> bool {
     let bytes = text.as_bytes();

@@ -32,6 +32,9 @@ const PRELUDE: [&str; 5] = [
     include_str!("prelude/guards.lua"),
 ];
 
+/// How many keys are sorted between two looks at the cancel flag.
+const STRING_POLL: usize = 4096;
+
 /// The author frames a traceback keeps.
 const TRACE_FRAMES: usize = 20;
 
@@ -253,7 +256,8 @@ fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
             _ => Ok(None),
         })?,
     )?;
-    native.raw_set("sort_strings", lua.create_function(|_, table: Table| sort_strings(&table))?)?;
+    let state = Arc::clone(section);
+    native.raw_set("sort_strings", lua.create_function(move |_, table: Table| sort_strings(&state, &table))?)?;
     native.raw_set(
         "place_of",
         lua.create_function(|_, (keys, key): (Table, Value)| {
@@ -273,15 +277,20 @@ fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
 
 /// Sorts a sequence of strings by their bytes. Only two of them are held at a time: the interpreter has room for a
 /// limited number of values held by Rust.
-fn sort_strings(table: &Table) -> mlua::Result<()> {
+fn sort_strings(section: &Section, table: &Table) -> mlua::Result<()> {
+    let poll = |at: usize| {
+        if at.is_multiple_of(STRING_POLL) && section.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(()) }
+    };
     let mut strings = Vec::with_capacity(table.raw_len());
     for at in 1..=table.raw_len() {
+        poll(at)?;
         strings.push((table.raw_get::<LuaString>(at)?.as_bytes().to_vec(), at));
     }
     strings.sort_unstable();
     // Each cycle of the permutation moves its strings one place along.
     let mut sources: Vec<usize> = strings.into_iter().map(|(_, at)| at).collect();
     for start in 0..sources.len() {
+        poll(start)?;
         if sources[start] == start + 1 {
             continue;
         }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use mlua::{Lua, MetaMethod, UserData, UserDataMethods, Value};
+use mlua::{Lua, MetaMethod, UserData, UserDataFields, UserDataMethods, Value};
 use runvil_core::record::Record;
 
 use crate::error_value::refuse;
 use crate::json::{Nulls, from_json};
+use crate::names::LUA_TYPE;
 use crate::section::Section;
 
 /// A read-only view of a record. It holds the record itself, so later edits of the list do not change what it shows.
@@ -59,6 +60,10 @@ impl RecordView {
 }
 
 impl UserData for RecordView {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_meta_field(MetaMethod::Type, LUA_TYPE);
+    }
+
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_meta_method(MetaMethod::Index, |lua, this, key: Value| match &key {
             Value::String(name) => this.field(lua, &name.as_bytes()),

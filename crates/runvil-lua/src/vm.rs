@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mlua::chunk::ChunkMode;
 use mlua::thread::ThreadStatus;
@@ -13,7 +14,7 @@ use serde_json::Value as Json;
 
 use crate::compaction;
 use crate::dialect;
-use crate::error_value::{ErrorValues, failure_of, raise};
+use crate::error_value::{ErrorValues, failure_of, raise, without_place};
 use crate::failure::Failure;
 use crate::guards;
 use crate::models::ModelHandle;
@@ -102,10 +103,7 @@ impl SectionVm {
         let base = sandbox::build(&lua, &section)?;
         let guard: Function = base.native.raw_get("guard")?;
         dialect::runvil::install(&lua, &section, base)?;
-        let cancel = section.environment.cancel.clone();
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |_, _| {
-            if cancel.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(VmState::Continue) }
-        })?;
+        stop_when_cancelled(&lua, &section)?;
         lua.gc_restart();
         lua.set_memory_limit(section.memory_ceiling())?;
         Ok(Self { lua, section, guard, thread: None, answers_loop: false })
@@ -177,6 +175,10 @@ impl SectionVm {
     }
 
     fn turn(&mut self, result: mlua::Result<MultiValue>) -> Turn {
+        if self.section.is_cancelled() {
+            // The hook may have stopped the block anywhere.
+            return self.ended(result);
+        }
         let waits = self.thread.as_ref().is_some_and(|thread| thread.status() == ThreadStatus::Resumable);
         if result.is_ok() && waits {
             return match self.section.take_request() {
@@ -221,7 +223,7 @@ impl SectionVm {
         let trace = trace.unwrap_or(Trace { text: None, frames: Vec::new() });
         let failure = self.section.errors.failure(value).unwrap_or_else(|| {
             Failure::Lua(match value {
-                Value::String(text) => text.to_string_lossy(),
+                Value::String(text) => String::from_utf8_lossy(without_place(&text.as_bytes())).into_owned(),
                 Value::Integer(_) | Value::Number(_) => value.to_string().unwrap_or_default(),
                 _ => trace
                     .text
@@ -287,6 +289,24 @@ impl SectionVm {
     pub fn take_compaction(&self) -> Option<Snapshot> {
         lock(&self.section.compaction).take().map(|compaction| compaction.snapshot)
     }
+}
+
+/// Makes every block look at the cancel flag now and then.
+///
+/// A cancelled block yields and is never resumed: an error could be caught, and would run the handlers of `<close>`
+/// variables. Where it cannot yield, which is the case inside the functions of C alone, the next look raises.
+fn stop_when_cancelled(lua: &Lua, section: &Section) -> mlua::Result<()> {
+    let cancel = section.environment.cancel.clone();
+    let raises = AtomicBool::new(true);
+    lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |_, _| {
+        if !cancel.is_cancelled() {
+            Ok(VmState::Continue)
+        } else if raises.fetch_not(Ordering::Relaxed) {
+            Ok(VmState::Yield)
+        } else {
+            Err(raise(Failure::Cancelled))
+        }
+    })
 }
 
 impl std::fmt::Debug for SectionVm {

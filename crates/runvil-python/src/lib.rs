@@ -2,6 +2,7 @@
 
 mod answers;
 mod client;
+mod conversation;
 mod convert;
 mod outcome;
 mod params;
@@ -17,6 +18,8 @@ mod _native {
     #[pymodule_export]
     use crate::client::{HttpClient, classify};
     #[pymodule_export]
+    use crate::conversation::{Change, ComposedRequest, Conversation, Precheck, RecordIterator, RecordView};
+    #[pymodule_export]
     use crate::outcome::{Event, Outcome, failure_text};
     #[pymodule_export]
     use crate::prompt::{Problem, Prompt, Role};
@@ -27,6 +30,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("compactions", crate::conversation::compaction_variable(module.py())?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -8,9 +8,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 use runvil_core::error::ListError;
 
-use super::Conversation;
 use super::failure::{error, refused};
-use super::shared::{Compaction, State};
+use super::shared::{Compaction, SharedList, State};
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -33,44 +32,36 @@ pub(super) fn is_inside(py: Python<'_>, number: u64) -> PyResult<bool> {
     Ok(numbers(py)?.contains(&number))
 }
 
-#[pymethods]
-impl Conversation {
-    /// Starts a compaction and enters it. Returns the token that leaves it.
-    fn _enter_compaction<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyAny>)> {
-        let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut inside = numbers(py)?;
-        inside.push(number);
-        let started = self.shared.with(py, |state| {
-            let free = state.compaction.is_none();
-            if free {
-                state.compaction = Some(Compaction { number, before: state.list.snapshot() });
-            }
-            free
-        });
-        if !started {
-            return Err(error(
-                "compaction_running",
-                "models.compact cannot start while a loop or a compactor is running in this section",
-            ));
+/// Starts a compaction and enters it. Returns its number, and the token that leaves it.
+pub(super) fn enter<'py>(py: Python<'py>, shared: &SharedList) -> PyResult<(u64, Bound<'py, PyAny>)> {
+    let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut inside = numbers(py)?;
+    inside.push(number);
+    let started = shared.with(py, |state| {
+        let free = state.compaction.is_none();
+        if free {
+            state.compaction = Some(Compaction { number, before: state.list.snapshot() });
         }
-        let entered = PyTuple::new(py, inside)
-            .and_then(|inside| variable(py)?.call_method1(intern!(py, "set"), (inside,)).map(|token| (number, token)));
-        if entered.is_err() {
-            self.shared.with(py, |state| state.compaction = None);
-        }
-        entered
+        free
+    });
+    if !started {
+        return Err(error(
+            "compaction_running",
+            "models.compact cannot start while a loop or a compactor is running in this section",
+        ));
     }
+    let token = PyTuple::new(py, inside)
+        .and_then(|inside| variable(py)?.call_method1(intern!(py, "set"), (inside,)));
+    if token.is_err() {
+        shared.with(py, |state| state.compaction = None);
+    }
+    Ok((number, token?))
+}
 
-    /// Ends the compaction: keeps the records if they pass the rules that span records, else puts those from before
-    /// back and raises.
-    fn _keep_compaction(&self, py: Python<'_>, number: u64) -> PyResult<()> {
-        self.shared.with_detached(py, |state| end(state, number, true)).map_err(refused)
-    }
-
-    /// Ends the compaction and puts the records from before back.
-    fn _undo_compaction(&self, py: Python<'_>, number: u64) -> PyResult<()> {
-        self.shared.with_detached(py, |state| end(state, number, false)).map_err(refused)
-    }
+/// Ends a compaction. `keep` keeps the records if they pass the rules that span records; in any other case those from
+/// before come back.
+pub(super) fn leave(py: Python<'_>, shared: &SharedList, number: u64, keep: bool) -> PyResult<()> {
+    shared.with_detached(py, |state| end(state, number, keep)).map_err(refused)
 }
 
 fn end(state: &mut State, number: u64, keep: bool) -> Result<(), ListError> {

@@ -3,11 +3,14 @@
 //! Whoever holds the lock neither runs Python code nor makes Python objects nor waits for the interpreter, and nobody
 //! waits for the lock while attached to the interpreter. That is what keeps threads from waiting for each other forever.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
+use runvil_core::anchor::Anchor;
 use runvil_core::error::ListError;
 use runvil_core::list::{MessageList, Snapshot};
+use runvil_core::record::Record;
+use runvil_core::reply::Usage;
 use runvil_core::request::Request;
 
 use super::compaction;
@@ -16,7 +19,7 @@ use super::failure::{compaction_running, refused};
 /// Records that are checked, composed or moved within a few microseconds.
 pub(super) const FEW: usize = 64;
 /// Records whose memory is given back within a few microseconds.
-const MANY: usize = 1_000;
+pub(super) const MANY: usize = 1_000;
 
 /// A list and what happens to it.
 #[derive(Default)]
@@ -25,6 +28,7 @@ pub(super) struct State {
     /// How many of the first records the list has checked and composed.
     composed: usize,
     pub(super) compaction: Option<Compaction>,
+    pub(super) anchor: Option<Anchor>,
 }
 
 /// A compaction that runs.
@@ -93,13 +97,13 @@ impl SharedList {
     }
 
     /// Checks or composes.
-    pub(super) fn compose_with<R: Send>(
+    fn compose_with<R: Send>(
         &self,
         py: Python<'_>,
-        work: impl Fn(&mut MessageList) -> Result<R, ListError> + Send + Sync,
+        work: impl Fn(&mut State) -> Result<R, ListError> + Send + Sync,
     ) -> PyResult<R> {
         let work = |state: &mut State| {
-            let result = work(&mut state.list);
+            let result = work(state);
             state.composed = state.list.len();
             result
         };
@@ -107,21 +111,64 @@ impl SharedList {
         quick.unwrap_or_else(|| self.with_detached(py, work)).map_err(refused)
     }
 
-    pub(super) fn compose(&self, py: Python<'_>) -> PyResult<Request> {
-        self.compose_with(py, MessageList::compose)
+    /// The request that the list makes now, and the measurement that it may be counted from.
+    pub(super) fn compose(&self, py: Python<'_>) -> PyResult<(Request, Option<Anchor>)> {
+        self.compose_with(py, |state| Ok((state.list.compose()?, state.anchor.clone())))
+    }
+
+    pub(super) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.compose_with(py, |state| state.list.check())
+    }
+
+    /// Adds records, all of them or none.
+    pub(super) fn extend(&self, py: Python<'_>, records: Vec<Arc<Record>>) -> PyResult<()> {
+        let size = records.len();
+        self.edit(py, size, move |state| state.list.extend(records))
+    }
+
+    /// Replaces the records `first` to `last`, counted from 1 and inclusive, by these; all of them or none.
+    pub(super) fn replace(&self, py: Python<'_>, first: usize, last: usize, records: Vec<Arc<Record>>) -> PyResult<()> {
+        let size = records.len() + self.len(py).saturating_sub(first);
+        self.edit(py, size, move |state| {
+            state.list.replace(first, last, records)?;
+            state.changed_from(first - 1);
+            Ok(())
+        })
+    }
+
+    /// Whether the current thread or task runs inside this list's compaction.
+    pub(super) fn is_inside(&self, py: Python<'_>) -> PyResult<bool> {
+        match self.with(py, |state| state.compaction_number()) {
+            Some(number) => compaction::is_inside(py, number),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes note of a round that was served. `usage` holds tokens: of the prompt, of the completion, of reasoning.
+    pub(super) fn anchor(&self, py: Python<'_>, sent: &Request, model: &str, usage: Option<[Option<u64>; 3]>) {
+        let usage = usage.map(|[prompt_tokens, completion_tokens, reasoning_tokens]| Usage {
+            prompt_tokens,
+            completion_tokens,
+            reasoning_tokens,
+            ..Usage::default()
+        });
+        self.with(py, |state| state.anchor.get_or_insert_default().served(model, sent, usage.as_ref()));
     }
 
     /// Edits the list, unless a compaction runs that is not this thread's or task's own.
-    pub(super) fn edit<R: Send, W>(&self, py: Python<'_>, mut work: W) -> PyResult<R>
+    ///
+    /// `size` counts the records that the edit moves.
+    pub(super) fn edit<R: Send, W>(&self, py: Python<'_>, size: usize, mut work: W) -> PyResult<R>
     where
         W: FnOnce(&mut State) -> Result<R, ListError> + Send,
     {
         let mut inside = None;
         loop {
-            let outcome = self.with(py, move |state| match state.compaction_number() {
+            let admitted = move |state: &mut State| match state.compaction_number() {
                 Some(number) if inside != Some(number) => Err((number, work)),
                 _ => Ok(work(state)),
-            });
+            };
+            let outcome = if size > FEW { self.with_detached(py, admitted) } else { self.with(py, admitted) };
             match outcome {
                 Ok(result) => return result.map_err(refused),
                 Err((number, _)) if !compaction::is_inside(py, number)? => return Err(compaction_running()),
@@ -137,24 +184,25 @@ impl SharedList {
 impl Drop for SharedList {
     fn drop(&mut self) {
         let state = std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
-        if state.list.len() > MANY {
-            drop_detached(state);
+        drop_list(state.list);
+        if let Some(compaction) = state.compaction {
+            drop_detached(compaction);
         }
     }
 }
 
-/// Drops what may hold many records while other threads use the interpreter.
+/// Drops a list; detached from the interpreter when that takes long.
+pub(super) fn drop_list(list: MessageList) {
+    if list.len() > MANY && !list.shares_records() {
+        drop_detached(list);
+    }
+}
+
+/// Drops a value while other threads use the interpreter.
 pub(super) fn drop_detached<T: Send>(value: T) {
     let mut value = Some(value);
     Python::try_attach(|py| {
         let value = value.take();
         py.detach(move || drop(value));
     });
-}
-
-/// As [`drop_detached`], if there are many records.
-pub(super) fn drop_list(list: MessageList) {
-    if list.len() > MANY {
-        drop_detached(list);
-    }
 }

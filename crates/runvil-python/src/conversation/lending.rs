@@ -1,0 +1,62 @@
+//! Bytes that are lent to Python instead of being copied into an object of its own.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+use runvil_core::body::{Body, BodyBuffer};
+
+/// Where a conversation keeps the buffer of its last body, so that the next one can continue it.
+#[derive(Clone, Default)]
+pub(super) struct Shelf(Arc<Mutex<Option<BodyBuffer>>>);
+
+impl Shelf {
+    fn with<R>(&self, work: impl FnOnce(&mut Option<BodyBuffer>) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes the body, as a continuation of the one before when that buffer is not lent any more.
+    fn write(&self, body: &Body) -> Lent {
+        let mut buffer = self.with(Option::take).unwrap_or_default();
+        buffer.write(body);
+        Lent { buffer, shelf: self.clone() }
+    }
+}
+
+/// A buffer that goes back to its shelf when nobody reads it any more.
+struct Lent {
+    buffer: BodyBuffer,
+    shelf: Shelf,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_bytes()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        // The shelf holds one buffer; of two, the longer one saves more.
+        let spare = self.shelf.with(|kept| match kept {
+            Some(kept) if kept.as_bytes().len() >= buffer.as_bytes().len() => Some(buffer),
+            kept => kept.replace(buffer),
+        });
+        drop(spare);
+    }
+}
+
+/// The body as a read-only memoryview.
+pub(super) fn lend<'py>(py: Python<'py>, body: &Body, shelf: &Shelf) -> PyResult<Bound<'py, PyMemoryView>> {
+    let lent = py.detach(|| shelf.write(body));
+    memoryview(py, Bytes::from_owner(lent))
+}
+
+/// Bytes as a read-only memoryview.
+pub(super) fn memoryview(py: Python<'_>, bytes: Bytes) -> PyResult<Bound<'_, PyMemoryView>> {
+    let owner = pyo3_bytes::PyBytes::new(bytes).into_bound_py_any(py)?;
+    PyMemoryView::from(&owner)
+}
