@@ -7,10 +7,12 @@ model = runvil.Model("qwen3-8b", context=32768, broker=runvil.HttpBroker("http:/
 print(runvil.run(prompt, models=model).text)
 """
 
-from runvil._native import Event, __version__, classify
+from runvil._native import Change, ComposedRequest, Event, Precheck, Record, __version__, classify
 from runvil.broker import Broker, Request
+from runvil.conversation import Conversation
 from runvil.errors import (
     ConfigError,
+    ConversationError,
     Location,
     ModelError,
     ParseError,
@@ -31,7 +33,11 @@ from runvil.scripted import ScriptedBroker
 
 __all__ = [
     "Broker",
+    "Change",
+    "ComposedRequest",
     "ConfigError",
+    "Conversation",
+    "ConversationError",
     "Event",
     "Fragment",
     "Host",
@@ -42,7 +48,9 @@ __all__ = [
     "ModelError",
     "Pack",
     "ParseError",
+    "Precheck",
     "Prompt",
+    "Record",
     "RepliesError",
     "Reply",
     "Request",

@@ -1,7 +1,8 @@
 """The Rust half of Runvil. Internal: import the public names from `runvil`."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, final
+from collections.abc import Awaitable, Buffer, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar, Token
+from typing import Any, Literal, Self, SupportsIndex, final, overload
 
 __version__: str
 
@@ -160,6 +161,161 @@ class Run:
     def cancel(self) -> None: ...
     @property
     def decided(self) -> bool: ...
+
+@final
+class Record:
+    """A record of a conversation, read-only. It stays as it is whatever happens to the conversation.
+
+    Each read of a list or a dict gives a new one; changing it changes nothing else. Records are equal when all their
+    fields are.
+    """
+
+    @property
+    def role(self) -> Literal["system", "user", "assistant", "tool"]:
+        """Who speaks."""
+
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """The text, or the content parts."""
+
+    @property
+    def tool_calls(self) -> list[dict[str, Any]] | None:
+        """The calls as `{"id": …, "name": …, "arguments": {…}}`; None when there are none."""
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The id of the call that the record answers; None when it answers none."""
+
+    @property
+    def meta(self) -> Any:
+        """The metadata; None when there is none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that the record has, as a new dict."""
+
+    def __hash__(self) -> int: ...
+
+@final
+class RecordIterator(Iterator[Record]):
+    """Walks the records that a conversation held when the walk began."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Record: ...
+    def __length_hint__(self) -> int: ...
+
+@final
+class Precheck:
+    """Whether a request fits a model's context window. All counts are tokens. It is true when the request fits."""
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the request may be sent."""
+
+    @property
+    def count(self) -> int:
+        """What the request was counted as."""
+
+    @property
+    def reserve(self) -> int:
+        """The room kept for the reply."""
+
+    @property
+    def total(self) -> int:
+        """The sum, which must not be larger than the window."""
+
+    def __bool__(self) -> bool: ...
+
+@final
+class Change:
+    """One change that `Conversation.repair` made."""
+
+    @property
+    def position(self) -> int:
+        """The record's position, from 1, among the records that were given."""
+
+    @property
+    def kind(self) -> str:
+        """What was done in one word, such as `orphan_removed` or `result_added`."""
+
+    @property
+    def message(self) -> str:
+        """What was done, and why."""
+
+@final
+class ComposedRequest:
+    """What one round sends: the composed messages of a conversation, frozen. Its length is the number of messages."""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages in their wire form, converted when they are first read."""
+
+    @property
+    def estimate(self) -> int:
+        """The estimated tokens of the messages."""
+
+    def precheck(self, *, context: int, max_tokens: int | None = None, model: str | None = None) -> Precheck:
+        """Checks the request against a context window of `context` tokens.
+
+        `max_tokens` is the largest reply; without it an eighth of the window is kept free, at most 8192 tokens. When
+        the request extends a round that `Conversation.record_reply` recorded with its usage, the count starts from that
+        usage, if `model` names the model of that round or is None; else the count is the estimate.
+        """
+
+    def to_json(self) -> bytes:
+        """The messages as a JSON array."""
+
+    def body(self, *, model: str, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any) -> bytes:
+        """The whole JSON body of a chat completion request.
+
+        It holds `model`, `messages`, `tools` unless there are none, and the options in their order; an option that is
+        None is left out.
+        """
+
+    def json_view(self) -> memoryview:
+        """The bytes of `to_json`, lent as a read-only memoryview instead of copied."""
+
+    def body_view(self, *, model: str, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any) -> memoryview:
+        """The bytes of `body`, lent as a read-only memoryview.
+
+        The next view of the same conversation writes only what was added since, once this one is released.
+        """
+
+    def __len__(self) -> int: ...
+
+class Conversation:
+    """The native half of `runvil.Conversation`, where the methods are described."""
+
+    def __new__(cls) -> Self: ...
+    def system(self, content: object, meta: object = None) -> Self: ...
+    def user(self, content: object, meta: object = None) -> Self: ...
+    def assistant(self, content: object, tool_calls: object = None, meta: object = None) -> Self: ...
+    def tool(self, content: object, tool_call_id: object, meta: object = None) -> Self: ...
+    def append(self, record: object) -> Self: ...
+    def extend(self, records: Iterable[object]) -> Self: ...
+    def replace(self, first: int | float, last: int | float, *records: object) -> Self: ...
+    def roles(self) -> list[Literal["system", "user", "assistant", "tool"]]: ...
+    def texts(self) -> list[str]: ...
+    def copy(self) -> Self: ...
+    def check(self) -> None: ...
+    def compose(self) -> ComposedRequest: ...
+    def to_json(self, form: Literal["record", "openai"] = "record") -> bytes: ...
+    @classmethod
+    def from_json(cls, data: bytes | str | Buffer | Sequence[object]) -> Self: ...
+    @classmethod
+    def repair(cls, records: Iterable[object]) -> tuple[Self, list[Change]]: ...
+    def _anchor(
+        self, request: ComposedRequest, model: str, usage: tuple[int | None, int | None, int | None] | None
+    ) -> None: ...
+    def _enter_compaction(self) -> tuple[int, Token[tuple[int, ...]]]: ...
+    def _leave_compaction(self, number: int, keep: bool) -> None: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> Record: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> list[Record]: ...
+    def __iter__(self) -> RecordIterator: ...
+
+compactions: ContextVar[tuple[int, ...]]
 
 @final
 class HttpClient:

@@ -168,6 +168,33 @@ class ModelError(Exception):
         return failure_text(self.kind, self.status, self.note)
 
 
+class ConversationError(Exception):
+    """An edit that a conversation refuses, records that break a rule, or text that is no conversation.
+
+    Positions count from 1.
+
+    Attributes:
+        message: What is wrong.
+        code: The broken rule in one word, such as `content_invalid` or `call_unanswered`.
+        position: The record's position in the list as it would stand after the edit, when the error is about a record.
+        part: The position of the part in the record's content, when the error is about one.
+        call: The position of the call in the record's tool calls, when the error is about one.
+    """
+
+    def __init__(
+        self, message: str, code: str, position: int | None = None, part: int | None = None, call: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.position = position
+        self.part = part
+        self.call = call
+
+    def __reduce__(self) -> tuple[type[ConversationError], tuple[str, str, int | None, int | None, int | None]]:
+        return type(self), (self.message, self.code, self.position, self.part, self.call)
+
+
 class ToolError(Exception):
     """A tool call that failed, with a text the model may read."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
     from pathlib import Path
 
     from runvil._native import Event
@@ -42,6 +42,13 @@ class Host:
 
     def on_fragment(self, fragment: Fragment) -> None:
         """Called with each piece of a chat reply's text. When nobody overrides it, brokers are not asked for pieces."""
+
+    def ui(self) -> Mapping[str, Any] | None:
+        """The state of the application that the prompt's `ui()` reads, as JSON data; asked once, when a run starts.
+
+        With None the prompt has no `ui` global.
+        """
+        return None
 
     def user_input(self) -> str | Awaitable[str | None] | None:
         """Answers the prompt's `user_input()`. None says that no input is to be had.

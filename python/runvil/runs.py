@@ -8,7 +8,7 @@ import functools
 import secrets
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from runvil import _native
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from runvil.harness import Answer
     from runvil.model import Model
 
-
-_SUMMED = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
-"""The token counts that a run sums up. A provider's own total follows from them."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Result(NamedTuple):
@@ -181,7 +179,7 @@ class RunHandle:
             RunCancelled: It was cancelled.
         """
         outcome = await asyncio.shield(self._task)
-        usage = {name: count for name, count in outcome.usage.items() if name in _SUMMED}
+        usage = outcome.usage
         match outcome.status:
             case "completed":
                 return Result(outcome.text or "", outcome.turns, usage)
@@ -282,6 +280,7 @@ class _Plan:
             raise ValueError(f"deadline must be a positive number of seconds, got {deadline}")
         execution = options.get("execution") or uuid.uuid4().hex
         params = _params(args, bound, packs, execution, raw_broker is not None, options)
+        params["ui"] = host.ui()
         native = _native.Run(prompt._native, params)
         effects = Effects(bound, raw_broker, packs, host, prompt.path)
         plan = cls(native, effects, execution, deadline)
@@ -342,7 +341,7 @@ def _params(
         "args": args,
         "execution": execution,
         "seed": seed,
-        "started_at_ms": int(started_at.timestamp() * 1000),
+        "started_at_ms": (started_at.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1),
         "models": {label: model.to_dict() for label, model in bound.items()},
         "raw_models": raw_models,
         "packs": [pack.to_dict() for pack in packs],

@@ -31,7 +31,7 @@ FENCED = {
 LAYERS = [
     {"_native", "errors", "limits", "threads"},
     {"broker", "host", "reply", "schema", "prompt"},
-    {"http", "jsonl", "model", "packs", "replies", "harness"},
+    {"conversation", "http", "jsonl", "model", "packs", "replies", "harness"},
     {"config", "effects", "record", "requests_log", "run_log", "scripted"},
     {"runs"},
     {"cli"},

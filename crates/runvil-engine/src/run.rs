@@ -214,6 +214,12 @@ impl Run {
         self.started = true;
         let prompt = Arc::clone(&self.prompt);
         let document = prompt.document();
+        // A document of another language is not looked at, and nothing is reported of it.
+        if let Some(Ending::Failed(error)) = &self.ending
+            && matches!(error.kind, RunErrorKind::Version | RunErrorKind::Parse)
+        {
+            return;
+        }
         self.recorder.report("parse_started", "Prompt");
         let sections = std::iter::once(document.body()).chain(document.sections_in_order().map(|(_, section)| section));
         for section in sections {

@@ -50,9 +50,7 @@ pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(
         return Err(refuse(format!("reason must be a string, got {}", type_name(&reason))));
     }
     if section.running() != Running::Nothing {
-        return Err(refuse(
-            "models.compact cannot start while a loop or a compactor is running in this section",
-        ));
+        return Err(refuse("models.compact cannot start while a loop or a compactor is running in this section"));
     }
     enter(section, Running::Compactor);
     Ok((compactor, reason))
@@ -66,12 +64,7 @@ pub(crate) fn enter(section: &Section, running: Running) {
 
 /// Ends `models.compact`: keeps what the compactor left, or puts the records back. Gives the value to raise, when there
 /// is one.
-pub(crate) fn finish(
-    lua: &Lua,
-    section: &Section,
-    returned: bool,
-    raised: Value,
-) -> mlua::Result<(bool, Value)> {
+pub(crate) fn finish(lua: &Lua, section: &Section, returned: bool, raised: Value) -> mlua::Result<(bool, Value)> {
     section.set_running(Running::Nothing);
     let Some(compaction) = lock(&section.compaction).take() else { return Ok((true, Value::Nil)) };
     if !returned {

@@ -41,9 +41,7 @@ impl UserData for Messages {
             };
             record_at(lua, &this.0, position)
         });
-        methods.add_meta_method(MetaMethod::NewIndex, |_, _, _: (Value, Value)| {
-            Err::<(), _>(refuse(NOT_ASSIGNABLE))
-        });
+        methods.add_meta_method(MetaMethod::NewIndex, |_, _, _: (Value, Value)| Err::<(), _>(refuse(NOT_ASSIGNABLE)));
         builder(methods, "system", &[Field::Content, Field::Meta]);
         builder(methods, "user", &[Field::Content, Field::Meta]);
         builder(methods, "assistant", &[Field::Content, Field::ToolCalls, Field::Meta]);
@@ -86,11 +84,7 @@ fn receiver(method: &str, arguments: &MultiValue) -> mlua::Result<(AnyUserData, 
 }
 
 /// A builder named after a message role, with the fields its arguments set.
-fn builder<M: UserDataMethods<Messages>>(
-    methods: &mut M,
-    role: &'static str,
-    fields: &'static [Field],
-) {
+fn builder<M: UserDataMethods<Messages>>(methods: &mut M, role: &'static str, fields: &'static [Field]) {
     methods.add_function(role, move |lua, arguments: MultiValue| {
         let (list, section) = receiver(role, &arguments)?;
         let position = section.list().len() + 1;
@@ -106,10 +100,9 @@ fn builder<M: UserDataMethods<Messages>>(
             match arguments.get(at + 1) {
                 None | Some(Value::Nil) => {}
                 Some(value) => {
-                    let value = to_json(&section, value, Views::Convert, DEPTH_LIMIT)
-                        .map_err(|error| refused_value(&error, |reason| {
-                            ListError::not_json_field(position, field, reason)
-                        }))?;
+                    let value = to_json(&section, value, Views::Convert, DEPTH_LIMIT).map_err(|error| {
+                        refused_value(&error, |reason| ListError::not_json_field(position, field, reason))
+                    })?;
                     *slot = Some(value);
                 }
             }

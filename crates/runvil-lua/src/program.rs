@@ -66,8 +66,8 @@ impl Compiler {
                     other => other.to_string(),
                 };
                 Err(CompileError {
-                    message: format!("lua compilation error at {label} (line {line}): {diagnostic}"),
-                    line: named_line(&diagnostic),
+                    message: format!("lua compilation error at {label} (line {line}): {}", whole(&diagnostic, label)),
+                    line: named_line(&diagnostic, label),
                 })
             }
         }
@@ -87,9 +87,29 @@ pub(crate) fn padded(source: &str, line: usize) -> String {
     text
 }
 
-/// The line of a diagnostic that reads `{chunk}:{line}: …`.
-fn named_line(diagnostic: &str) -> Option<usize> {
-    diagnostic
-        .match_indices(':')
-        .find_map(|(at, _)| diagnostic[at + 1..].split(':').next().and_then(|text| text.parse().ok()))
+/// The longest chunk name Lua puts in front of a message, in bytes.
+const LUA_NAME_LIMIT: usize = 59;
+
+/// What follows a label at the start of a message, where Lua may have cut the label.
+pub(crate) fn after_label<'a>(message: &'a str, label: &str) -> Option<&'a str> {
+    let mut cut = label.len().min(LUA_NAME_LIMIT);
+    while !label.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    // A character that Lua cut in two has become a replacement character.
+    let rest = message.strip_prefix(&label[..cut])?.trim_start_matches(char::REPLACEMENT_CHARACTER);
+    rest.starts_with(':').then_some(rest)
+}
+
+/// A diagnostic with the whole label in front.
+fn whole(diagnostic: &str, label: &str) -> String {
+    match after_label(diagnostic, label) {
+        Some(rest) => format!("{label}{rest}"),
+        None => diagnostic.to_owned(),
+    }
+}
+
+/// The line of a diagnostic that reads `{label}:{line}: …`.
+fn named_line(diagnostic: &str, label: &str) -> Option<usize> {
+    after_label(diagnostic, label)?.split(':').nth(1)?.parse().ok()
 }
