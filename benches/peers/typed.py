@@ -384,18 +384,31 @@ _params: TypeAdapter[list[Any]] = TypeAdapter(list[ChatCompletionMessageParam])
 _param: TypeAdapter[Any] = TypeAdapter(ChatCompletionMessageParam)
 
 
+def _drained(message: Any) -> Any:
+    # Lists are declared as iterables there, which pydantic checks only as they are read.
+    for name in ("content", "tool_calls"):
+        value = message.get(name)
+        if value is not None and not isinstance(value, str):
+            message[name] = list(value)
+    return message
+
+
+def _validate_params(objects: list[Record]) -> list[Any]:
+    return [_drained(message) for message in _params.validate_python(objects)]
+
+
 def _param_appender(records: list[Any]) -> Callable[[Record], object]:
     records = records.copy()
-    return lambda record: records.append(_param.validate_python(record))
+    return lambda record: records.append(_drained(_param.validate_python(record)))
 
 
 OPENAI = Contestant(
-    name="openai types",
+    name="openai types (pydantic)",
     packages=("openai",),
-    validate=_params.validate_python,
-    parse=_params.validate_json,
+    validate=_validate_params,
+    parse=lambda data: _validate_params(orjson.loads(data)),
+    serialize=orjson.dumps,
     appender=_param_appender,
-    remarks={
-        "validate": "shapes only; lists of parts and calls are checked when they are first read, which is not timed",
-    },
+    wire_form=orjson.loads,
+    remarks={"validate": "shapes only", "append": "shapes only"},
 )

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::META_LIMIT;
+use crate::json::compact::push_compact;
+use crate::json::parse::Cursor;
 use crate::json::string::push_escaped;
 use crate::record::Record;
 use crate::role::Role;
@@ -93,6 +95,20 @@ impl RecordWriter {
             draft.call(out, id.into(), name.into(), arguments);
             Stage::Calls
         });
+    }
+
+    /// Writes one more tool call, whose arguments are JSON text of an object in any form.
+    pub fn call_with_text(&mut self, id: &str, name: &str, arguments: &str) {
+        let mut canonical = String::with_capacity(arguments.len());
+        let mut cursor = Cursor::new(arguments);
+        // An array of calls and a call are the two levels around it.
+        let object = cursor.peek() == Some(b'{')
+            && push_compact(&mut cursor, 2, &mut canonical).and_then(|()| cursor.end()).is_ok();
+        if object {
+            self.call(id, name, &canonical);
+        } else {
+            self.open = None;
+        }
     }
 
     /// Writes the id of the call that the record answers.

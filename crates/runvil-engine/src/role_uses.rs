@@ -62,7 +62,9 @@ fn uses(source: &str) -> Vec<Use<'_>> {
     let kinds: Vec<Kind<'_>> = tokens.iter().map(|token| token.kind).collect();
     let rebinds = kinds.windows(2).enumerate().any(|(at, pair)| match pair {
         [Kind::Name("local" | "function"), Kind::Name("models")] => true,
-        [Kind::Name("models"), Kind::Symbol('=')] => !matches!(at.checked_sub(1).map(|at| kinds[at]), Some(Kind::Symbol('.'))),
+        [Kind::Name("models"), Kind::Symbol('=')] => {
+            !matches!(at.checked_sub(1).map(|at| kinds[at]), Some(Kind::Symbol('.')))
+        }
         _ => false,
     });
     if rebinds {
@@ -187,12 +189,14 @@ mod tests {
 
     #[test]
     fn finds_literal_first_arguments() {
-        assert_eq!(names("models.use('a') models.default(\"b\") local h = models . get( [[c]] )"), [
-            ("use", "a"),
-            ("default", "b"),
-            ("get", "c")
-        ]);
-        assert_eq!(names("models.use 'a' models.use\"b\" models.get[=[\nc]=]"), [("use", "a"), ("use", "b"), ("get", "c")]);
+        assert_eq!(
+            names("models.use('a') models.default(\"b\") local h = models . get( [[c]] )"),
+            [("use", "a"), ("default", "b"), ("get", "c")]
+        );
+        assert_eq!(
+            names("models.use 'a' models.use\"b\" models.get[=[\nc]=]"),
+            [("use", "a"), ("use", "b"), ("get", "c")]
+        );
         assert_eq!(names("models.use('a', { temperature = 0 })"), [("use", "a")]);
         assert_eq!(names("models.use(--[[ who ]] 'a' -- now\n)"), [("use", "a")]);
     }

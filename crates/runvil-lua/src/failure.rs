@@ -94,11 +94,7 @@ impl Failure {
             Self::ToolLoopExhausted => "tool-call loop did not converge".to_owned(),
             Self::OutOfScopeTool { name, scope } => {
                 let scope: Vec<String> = scope.iter().map(|name| quoted(name)).collect();
-                format!(
-                    "tool {} is not in this section's scope; in-scope tools: [{}]",
-                    quoted(name),
-                    scope.join(", ")
-                )
+                format!("tool {} is not in this section's scope; in-scope tools: [{}]", quoted(name), scope.join(", "))
             }
             Self::Tool(message) => format!("tool call failure: {message}"),
         }

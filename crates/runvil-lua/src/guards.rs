@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::json::{Cause, DEPTH_LIMIT, Nulls, Unrepresentable, Views, from_json, to_json};
 use crate::names::type_name;
 use crate::section::Section;
-use crate::substitute::{Global, Refusal, Roots, render};
+use crate::substitute::{Global, Refusal, Roots, Unrendered, render};
 
 /// The text of a `var` global that no longer holds the section's variables.
 pub(crate) const VAR_REASSIGNED: &str = "the `var` global was reassigned; write `var.<field>` instead";
@@ -161,7 +161,10 @@ pub(crate) fn prose(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Value> {
     let roots = SectionRoots { lua, section, var: OnceCell::new() };
     // A reassigned `var` fails the rendering whether or not the prose reads it.
     read_var(lua, section)?;
-    let rendered = render(&template, &roots).map_err(|Refusal(text)| refuse(text))?;
+    let rendered = render(&template, &roots, section.memory_ceiling()).map_err(|error| match error {
+        Unrendered::Refused(Refusal(text)) => refuse(text),
+        Unrendered::TooLarge => raise(Failure::Memory),
+    })?;
     let value = Value::String(lua.create_string(&rendered)?);
     section.anchors()?.hidden.raw_set("prose", value.clone())?;
     section.prose().rendered = Some(rendered);

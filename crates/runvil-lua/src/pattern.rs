@@ -375,10 +375,10 @@ mod tests {
     fn matches_like_lua() {
         let span = |start, end| vec![Capture::Span(start, end)];
         assert_eq!(find("hello world", "o w"), Ok(Some((4, 7, span(4, 7)))));
-        assert_eq!(find("key = value", "^(%w+)%s*=%s*(%w+)$").unwrap().unwrap().2, [
-            Capture::Span(0, 3),
-            Capture::Span(6, 11)
-        ]);
+        assert_eq!(
+            find("key = value", "^(%w+)%s*=%s*(%w+)$").unwrap().unwrap().2,
+            [Capture::Span(0, 3), Capture::Span(6, 11)]
+        );
         assert_eq!(find("THE (quick) fox", "%((%a+)%)").unwrap().unwrap().2, span(5, 10));
         assert_eq!(find("f(a(b)c)d", "%b()").unwrap().unwrap().0, 1);
         assert_eq!(find("f(a(b)c)d", "%b()").unwrap().unwrap().1, 8);

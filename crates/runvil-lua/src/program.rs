@@ -57,9 +57,7 @@ impl Compiler {
         let padded = padded(source, line);
         let name = format!("={label}");
         match self.lua.load(padded.as_bytes()).set_name(&name).set_mode(ChunkMode::Text).into_function() {
-            Ok(function) => {
-                Ok(Program { label: label.to_owned(), line, bytecode: function.dump(false) })
-            }
+            Ok(function) => Ok(Program { label: label.to_owned(), line, bytecode: function.dump(false) }),
             Err(error) => {
                 let diagnostic = match &error {
                     mlua::Error::SyntaxError { message, .. } => message.clone(),

@@ -166,7 +166,10 @@ fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
         lua.create_function(move |_, ()| if state.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(()) })?,
     )?;
     let state = Arc::clone(section);
-    native.raw_set("is_error_value", lua.create_function(move |_, value: Table| Ok(state.errors.is_error_value(&value)))?)?;
+    native.raw_set(
+        "is_error_value",
+        lua.create_function(move |_, value: Table| Ok(state.errors.is_error_value(&value)))?,
+    )?;
     let state = Arc::clone(section);
     native.raw_set(
         "record",
@@ -392,10 +395,8 @@ fn data(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
     let state = Arc::clone(section);
     native.raw_set("prose", lua.create_function(move |lua, ()| guards::prose(lua, &state))?)?;
     let state = Arc::clone(section);
-    native.raw_set(
-        "refuses",
-        lua.create_function(move |_, key: Value| Ok(guards::guarded(&state, &key).is_some()))?,
-    )?;
+    native
+        .raw_set("refuses", lua.create_function(move |_, key: Value| Ok(guards::guarded(&state, &key).is_some()))?)?;
     let state = Arc::clone(section);
     native.raw_set(
         "refuse_assignment",
@@ -410,16 +411,12 @@ fn data(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
     )?;
     native.raw_set(
         "refuse_argv_field",
-        lua.create_function(|_, (_, _, key): (Value, Value, Value)| {
-            Err::<(), _>(guards::refuse_argv_field(&key))
-        })?,
+        lua.create_function(|_, (_, _, key): (Value, Value, Value)| Err::<(), _>(guards::refuse_argv_field(&key)))?,
     )?;
     native.raw_set(
         "refuse_sys_read",
         lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_read(&key)))?,
     )?;
-    native.raw_set(
-        "refuse_sys_write",
-        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_write(&key)))?,
-    )
+    native
+        .raw_set("refuse_sys_write", lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_write(&key)))?)
 }

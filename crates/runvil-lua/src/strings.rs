@@ -14,12 +14,18 @@ use crate::section::{Section, lock};
 /// Installs `find`, `match` and what the prelude builds `gmatch` and `gsub` from.
 pub(crate) fn install(lua: &Lua, section: &Arc<Section>, native: &Table, string: &Table) -> mlua::Result<()> {
     let state = Arc::clone(section);
-    string.raw_set("find", lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, true))?)?;
+    string.raw_set(
+        "find",
+        lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, true))?,
+    )?;
     let state = Arc::clone(section);
-    string
-        .raw_set("match", lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, false))?)?;
+    string.raw_set(
+        "match",
+        lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, false))?,
+    )?;
     let state = Arc::clone(section);
-    native.raw_set("gmatch", lua.create_function(move |lua, arguments: MultiValue| gmatch(lua, &state, &arguments))?)?;
+    native
+        .raw_set("gmatch", lua.create_function(move |lua, arguments: MultiValue| gmatch(lua, &state, &arguments))?)?;
     let state = Arc::clone(section);
     native.raw_set("gsub", lua.create_function(move |lua, arguments: MultiValue| gsub(lua, &state, &arguments))?)?;
     let state = Arc::clone(section);
@@ -45,20 +51,14 @@ fn bad_argument(function: &str, at: usize, expected: &str, value: Option<&Value>
 fn string_argument(lua: &Lua, function: &str, arguments: &MultiValue, at: usize) -> mlua::Result<LuaString> {
     match arguments.get(at - 1) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(value @ (Value::Integer(_) | Value::Number(_))) => lua
-            .coerce_string(value.clone())?
-            .ok_or_else(|| bad_argument(function, at, "string", Some(value))),
+        Some(value @ (Value::Integer(_) | Value::Number(_))) => {
+            lua.coerce_string(value.clone())?.ok_or_else(|| bad_argument(function, at, "string", Some(value)))
+        }
         other => Err(bad_argument(function, at, "string", other)),
     }
 }
 
-fn integer_argument(
-    lua: &Lua,
-    function: &str,
-    arguments: &MultiValue,
-    at: usize,
-    absent: i64,
-) -> mlua::Result<i64> {
+fn integer_argument(lua: &Lua, function: &str, arguments: &MultiValue, at: usize, absent: i64) -> mlua::Result<i64> {
     match arguments.get(at - 1) {
         None | Some(Value::Nil) => Ok(absent),
         Some(value @ Value::Number(_)) => lua.coerce_integer(value.clone())?.ok_or_else(|| {
@@ -106,10 +106,9 @@ fn search(lua: &Lua, section: &Section, arguments: &MultiValue, find: bool) -> m
     let plain = !matches!(arguments.get(3), None | Some(Value::Nil | Value::Boolean(false)));
     if find && (plain || is_plain(&pattern)) {
         return Ok(match memmem::find(&subject[start..], &pattern) {
-            Some(at) => MultiValue::from_iter([
-                position_value(start + at + 1),
-                position_value(start + at + pattern.len()),
-            ]),
+            Some(at) => {
+                MultiValue::from_iter([position_value(start + at + 1), position_value(start + at + pattern.len())])
+            }
             None => nothing(),
         });
     }
@@ -201,10 +200,7 @@ fn gsub(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<(L
             Some(end) if last != Some(end) => {
                 count += 1;
                 let captures = matcher.captures(at, end).map_err(raise)?;
-                expand(&mut text, &subject, &replacement, (at, end), &captures)?;
-                if text.len() > section.memory_ceiling() {
-                    return Err(raise(Failure::Memory));
-                }
+                expand(&mut text, &subject, &replacement, (at, end), &captures, section.memory_ceiling())?;
                 at = end;
                 last = Some(end);
             }
@@ -222,16 +218,21 @@ fn gsub(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<(L
     Ok((lua.create_string(text)?, count))
 }
 
-/// Appends a replacement text with its `%` escapes filled in.
+/// Appends a replacement text with its `%` escapes filled in; fails once the text has grown past `ceiling` bytes.
 fn expand(
     text: &mut Vec<u8>,
     subject: &[u8],
     replacement: &[u8],
     whole: (usize, usize),
     captures: &[Capture],
+    ceiling: usize,
 ) -> mlua::Result<()> {
     let mut bytes = replacement.iter();
     while let Some(&byte) = bytes.next() {
+        // One replacement can hold the subject any number of times.
+        if text.len() > ceiling {
+            return Err(raise(Failure::Memory));
+        }
         if byte != b'%' {
             text.push(byte);
             continue;

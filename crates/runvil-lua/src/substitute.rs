@@ -55,15 +55,31 @@ fn preview(path: &str) -> String {
             '\t' => text.push_str("\\t"),
             control if control.is_control() => {
                 let _ = write!(text, "\\u{{{:04x}}}", u32::from(control));
-            },
+            }
             other => text.push(other),
         }
     }
     text
 }
 
-/// Fills every placeholder of a prose text. Offsets in messages are bytes from its start.
-pub(crate) fn render(template: &str, roots: &dyn Roots) -> Result<String, Refusal> {
+/// Why prose does not render.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unrendered {
+    /// A placeholder is refused.
+    Refused(Refusal),
+    /// The text would grow past the ceiling.
+    TooLarge,
+}
+
+impl From<Refusal> for Unrendered {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Fills every placeholder of a prose text, which may grow up to `ceiling` bytes. Offsets in messages are bytes from the
+/// text's start.
+pub(crate) fn render(template: &str, roots: &dyn Roots, ceiling: usize) -> Result<String, Unrendered> {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(at) = rest.find(['\\', '{']) {
@@ -81,9 +97,12 @@ pub(crate) fn render(template: &str, roots: &dyn Roots) -> Result<String, Refusa
         } else if let Some(after) = rest.strip_prefix("{{") {
             let offset = template.len() - rest.len();
             let Some(end) = after.find("}}") else {
-                return Err(refusal("unclosed '{{' in prose", "Unclosed", offset));
+                return Err(refusal("unclosed '{{' in prose", "Unclosed", offset).into());
             };
             text.push_str(&resolve(after[..end].trim(), offset, roots)?);
+            if text.len() > ceiling {
+                return Err(Unrendered::TooLarge);
+            }
             rest = &after[end + 2..];
         } else {
             let (first, after) = rest.split_at(1);
@@ -99,11 +118,7 @@ fn resolve(path: &str, offset: usize, roots: &dyn Roots) -> Result<String, Refus
     let shown = preview(path);
     let segments: Vec<&str> = path.split('.').collect();
     if segments.iter().any(|segment| segment.is_empty() || segment.contains(char::is_whitespace)) {
-        return Err(refusal(
-            &format!("empty or padded path segment in {{{{ {shown} }}}}"),
-            "EmptySegment",
-            offset,
-        ));
+        return Err(refusal(&format!("empty or padded path segment in {{{{ {shown} }}}}"), "EmptySegment", offset));
     }
     let (root, keys) = (segments[0], &segments[1..]);
     let missing = |kind: &str| refusal(&format!("missing {{{{ {shown} }}}}"), kind, offset);
@@ -115,21 +130,13 @@ fn resolve(path: &str, offset: usize, roots: &dyn Roots) -> Result<String, Refus
     match root {
         "args" if keys.is_empty() => Ok(roots.args().to_owned()),
         "args" => Err(refusal("args is a string, not a table", "NotATable", offset)),
-        "item" if keys.is_empty() => {
-            Err(refusal("{{ item }} is nil (not inside a fanout arm)", "NilItem", offset))
-        }
+        "item" if keys.is_empty() => Err(refusal("{{ item }} is nil (not inside a fanout arm)", "NilItem", offset)),
         "item" => Err(refusal("item is a string, not a table", "NotATable", offset)),
         "argv" => match roots.argv() {
-            None => Err(refusal(
-                &format!("{{{{ {shown} }}}} is nil (the args string is not JSON)"),
-                "NilArgv",
-                offset,
-            )),
+            None => Err(refusal(&format!("{{{{ {shown} }}}} is nil (the args string is not JSON)"), "NilArgv", offset)),
             Some(value) => found(descend(value, keys)),
         },
-        "var" | "sys" if keys.is_empty() => {
-            Err(refusal(&format!("bad path: {{{{ {root} }}}}"), "BadPath", offset))
-        }
+        "var" | "sys" if keys.is_empty() => Err(refusal(&format!("bad path: {{{{ {root} }}}}"), "BadPath", offset)),
         "var" => found(descend(roots.var()?, keys)),
         "sys" => found(roots.sys(keys[0]).and_then(|value| descend(value, &keys[1..]))),
         name => match roots.global(name) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mlua::chunk::ChunkMode;
 use mlua::thread::ThreadStatus;
-use mlua::{Function, HookTriggers, Lua, MultiValue, Thread, Value, VmState};
+use mlua::{Function, HookTriggers, Lua, MultiValue, Table, Thread, Value, VmState};
 use runvil_core::error::ListError;
 use runvil_core::list::{MessageList, Snapshot};
 use runvil_core::record::Record;
@@ -17,12 +17,14 @@ use crate::dialect;
 use crate::error_value::{ErrorValues, failure_of, raise, without_place};
 use crate::failure::Failure;
 use crate::guards;
+use crate::json::{DEPTH_LIMIT, Views, to_json};
 use crate::models::ModelHandle;
 use crate::names::type_name;
 use crate::program::Program;
 use crate::request::{Answer, Request};
 use crate::sandbox;
 use crate::section::{Environment, Running, Section, SectionParams, Trace, lock};
+use crate::view::RecordView;
 
 /// Lua instructions between two looks at the cancel flag.
 const CANCEL_POLL: u32 = 10_000;
@@ -209,7 +211,7 @@ impl SectionVm {
             Err(error) => BlockEnd::Failed(BlockFailure::bare(failure_of(&error))),
             Ok(values) => match (values.front(), values.get(1)) {
                 (Some(Value::Boolean(true)), None) => BlockEnd::Returned(None),
-                (Some(Value::Boolean(true)), Some(value)) => match scalar(value) {
+                (Some(Value::Boolean(true)), Some(value)) => match self.result_text(value) {
                     Ok(text) => BlockEnd::Returned(text),
                     Err(failure) => BlockEnd::Failed(BlockFailure::bare(failure)),
                 },
@@ -225,10 +227,7 @@ impl SectionVm {
             Failure::Lua(match value {
                 Value::String(text) => String::from_utf8_lossy(without_place(&text.as_bytes())).into_owned(),
                 Value::Integer(_) | Value::Number(_) => value.to_string().unwrap_or_default(),
-                _ => trace
-                    .text
-                    .clone()
-                    .unwrap_or_else(|| format!("(error object is a {} value)", type_name(value))),
+                _ => trace.text.clone().unwrap_or_else(|| format!("(error object is a {} value)", type_name(value))),
             })
         });
         let innermost = trace.frames.first();
@@ -252,6 +251,17 @@ impl SectionVm {
             label: innermost.map(|frame| frame.label.clone()),
             line: innermost.map(|frame| frame.line),
             headline,
+        }
+    }
+
+    /// The text of a block's return value; `None` for nil. Of all tables only a list of record views is a result: the JSON
+    /// of its records.
+    fn result_text(&self, value: &Value) -> Result<Option<String>, Failure> {
+        match value {
+            Value::Table(table) if is_records(table) => to_json(&self.section, value, Views::Convert, DEPTH_LIMIT)
+                .map(|records| Some(records.to_string()))
+                .map_err(|error| Failure::Lua(error.data_message("the result"))),
+            other => scalar(other),
         }
     }
 
@@ -336,12 +346,24 @@ fn with_place(message: &str, label: &str, line: usize) -> String {
 fn has_place(message: &str) -> bool {
     let is_labelled = ["section `", "H1 `", "library "].iter().any(|start| message.starts_with(start));
     is_labelled
-        && message.split(": ").next().and_then(|place| place.rsplit(':').next()).is_some_and(|line| {
-            !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
-        })
+        && message
+            .split(": ")
+            .next()
+            .and_then(|place| place.rsplit(':').next())
+            .is_some_and(|line| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The text of a block's return value; `None` for nil.
+/// Whether a table is a list of record views and nothing else.
+fn is_records(table: &Table) -> bool {
+    let mut views = 0;
+    let all = table.pairs::<Value, Value>().all(|pair| {
+        views += 1;
+        matches!(pair, Ok((Value::Integer(_), Value::UserData(value))) if value.is::<RecordView>())
+    });
+    all && views > 0 && views == table.raw_len()
+}
+
+/// The text of a scalar; `None` for nil.
 fn scalar(value: &Value) -> Result<Option<String>, Failure> {
     Ok(Some(match value {
         Value::Nil => return Ok(None),

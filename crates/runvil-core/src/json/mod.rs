@@ -12,7 +12,7 @@
 //!
 //! Text is written in `serde_json`'s compact form, which is called canonical here.
 
-mod compact;
+pub(crate) mod compact;
 mod forms;
 mod load;
 mod message;

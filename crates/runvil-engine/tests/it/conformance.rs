@@ -67,7 +67,8 @@ struct Case {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Model {
-    model: Option<String>,
+    #[serde(rename = "model")]
+    name: Option<String>,
     context: Option<u64>,
     max_tokens: Option<u64>,
     thinking: Option<String>,
@@ -201,7 +202,7 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
             Some(Some(model)) => catalog(&role.label, model),
             None => catalog(
                 &role.label,
-                &Model { model: None, context: None, max_tokens: None, thinking: None, description: String::new() },
+                &Model { name: None, context: None, max_tokens: None, thinking: None, description: String::new() },
             ),
         };
         models.insert(role.label.clone(), model);
@@ -224,7 +225,7 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
 }
 
 fn catalog(label: &str, model: &Model) -> CatalogModel {
-    let name = model.model.clone().unwrap_or_else(|| label.to_owned());
+    let name = model.name.clone().unwrap_or_else(|| label.to_owned());
     CatalogModel {
         id: name.clone(),
         name,

@@ -12,16 +12,19 @@ fn warnings(body: &str) -> Vec<String> {
 fn roles_that_are_used_but_not_declared() {
     let body = "\n```lua\nmodels.default('editor')\nmodels.use('writer')\n```\n\n## Only\n\n```lua\nlocal s = 'é' models.use(\"critic\")\n\
                 local h = models.get('qwen/qwen3') or models.get('gpt-4o')\nmodels.use('not a label')\n```\n";
-    assert_eq!(warnings(body), [
-        "12:16: models.default names the model role \"editor\", which the frontmatter does not declare; declare it under \
+    assert_eq!(
+        warnings(body),
+        [
+            "12:16: models.default names the model role \"editor\", which the frontmatter does not declare; declare it under \
          `models:` (declared: \"writer\")",
-        "19:26: models.use names the model role \"critic\", which the frontmatter does not declare; declare it under \
+            "19:26: models.use names the model role \"critic\", which the frontmatter does not declare; declare it under \
          `models:` (declared: \"writer\")",
-        "20:22: models.get names \"qwen/qwen3\", which is no label of a model role and can only be a raw model id",
-        "20:50: models.get names the model role \"gpt-4o\", which the frontmatter does not declare; declare it under \
+            "20:22: models.get names \"qwen/qwen3\", which is no label of a model role and can only be a raw model id",
+            "20:50: models.get names the model role \"gpt-4o\", which the frontmatter does not declare; declare it under \
          `models:` (declared: \"writer\")",
-        "21:12: models.use names \"not a label\", which is no label of a model role: expected [A-Za-z][A-Za-z0-9_-]{0,63}",
-    ]);
+            "21:12: models.use names \"not a label\", which is no label of a model role: expected [A-Za-z][A-Za-z0-9_-]{0,63}",
+        ]
+    );
 }
 
 #[test]

@@ -81,7 +81,10 @@ pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Re
     arguments(lua, section, &native, &globals, &hidden)?;
 
     globals.raw_set("log", installer.function(|_, section, arguments| host_calls::log(section, arguments))?)?;
-    globals.raw_set("untrusted", installer.function(|lua, section, arguments| host_calls::untrusted(lua, section, arguments))?)?;
+    globals.raw_set(
+        "untrusted",
+        installer.function(|lua, section, arguments| host_calls::untrusted(lua, section, arguments))?,
+    )?;
     if section.environment.ui.is_some() {
         globals.raw_set("ui", installer.function(|lua, section, _| host_calls::ui(lua, section))?)?;
     }
@@ -106,13 +109,7 @@ pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Re
 }
 
 /// `argv`: an ordinary global in the H1 pass, frozen everywhere else.
-fn arguments(
-    lua: &Lua,
-    section: &Arc<Section>,
-    native: &Table,
-    globals: &Table,
-    hidden: &Table,
-) -> mlua::Result<()> {
+fn arguments(lua: &Lua, section: &Arc<Section>, native: &Table, globals: &Table, hidden: &Table) -> mlua::Result<()> {
     let Some(argv) = &section.params.argv else { return Ok(()) };
     if section.params.is_h1 {
         return globals.raw_set("argv", from_json(lua, section, argv, Nulls::Keep)?);
@@ -126,17 +123,16 @@ fn arguments(
 
 fn compactors(installer: &Installer<'_>) -> mlua::Result<Table> {
     let table = installer.lua.create_table()?;
-    table.raw_set(
-        "fail",
-        installer.lua.create_function(|_, reason: Value| Err::<(), _>(compaction::fail(&reason)))?,
-    )?;
+    table
+        .raw_set("fail", installer.lua.create_function(|_, reason: Value| Err::<(), _>(compaction::fail(&reason)))?)?;
     table.raw_set("clear", installer.function(|_, section, _| compaction::clear(section))?)?;
     Ok(table)
 }
 
 fn models(installer: &Installer<'_>, handle_methods: &Table) -> mlua::Result<Table> {
     let table = installer.lua.create_table()?;
-    table.raw_set("use", installer.function(|lua, section, arguments| model_calls::select(lua, section, arguments))?)?;
+    table
+        .raw_set("use", installer.function(|lua, section, arguments| model_calls::select(lua, section, arguments))?)?;
     table.raw_set(
         "default",
         installer.function(|lua, section, arguments| model_calls::set_default(lua, section, arguments))?,
@@ -161,9 +157,16 @@ fn models(installer: &Installer<'_>, handle_methods: &Table) -> mlua::Result<Tab
 
 fn json(installer: &Installer<'_>) -> mlua::Result<Table> {
     let table = installer.lua.create_table()?;
-    table.raw_set("encode", installer.function(|lua, section, arguments| host_calls::encode(lua, section, arguments))?)?;
-    table.raw_set("decode", installer.function(|lua, section, arguments| host_calls::decode(lua, section, arguments))?)?;
-    table.raw_set("array", installer.function(|lua, section, arguments| host_calls::array(lua, section, arguments))?)?;
+    table.raw_set(
+        "encode",
+        installer.function(|lua, section, arguments| host_calls::encode(lua, section, arguments))?,
+    )?;
+    table.raw_set(
+        "decode",
+        installer.function(|lua, section, arguments| host_calls::decode(lua, section, arguments))?,
+    )?;
+    table
+        .raw_set("array", installer.function(|lua, section, arguments| host_calls::array(lua, section, arguments))?)?;
     table.raw_set("null", Value::NULL)?;
     Ok(table)
 }

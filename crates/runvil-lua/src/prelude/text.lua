@@ -48,31 +48,33 @@ function globals.tostring(...)
   return text
 end
 
+local function is_scalar(kind)
+  return kind == 'string' or kind == 'number' or kind == 'nil' or kind == 'boolean'
+end
+
 -- The values that `%s` prints are turned into text here, where their `__tostring` may suspend.
 function globals.string.format(pattern, ...)
-  if type(pattern) ~= 'string' or not find(pattern, '%', 1, true) then return format(pattern, ...) end
-  local arguments, changed = { ... }, false
+  if type(pattern) ~= 'string' then return format(pattern, ...) end
+  local arguments, count = { ... }, select('#', ...)
+  local simple = not find(pattern, 'p', 1, true)
+  for at = 1, simple and count or 0 do
+    simple = simple and is_scalar(type(arguments[at]))
+  end
+  if simple then return format(pattern, ...) end
   local at, position = 0, 1
-  local count = select('#', ...)
   while true do
     local start = find(pattern, '%', position, true)
-    if not start then break end
-    local conversion, behind = match(pattern, '^[^%a%%]*([%a%%])()', start + 1)
+    local conversion, behind = match(pattern, '^[^%a%%]*([%a%%])()', start and start + 1 or #pattern + 1)
     if not conversion then break end
     position = behind
     if conversion ~= '%' then
       at = at + 1
       if conversion == 'p' then
         error("invalid conversion '%p' to 'format': addresses are not available in the sandbox", 2)
-      elseif conversion == 's' and at <= count then
-        local kind = type(arguments[at])
-        if kind ~= 'string' and kind ~= 'number' and kind ~= 'nil' and kind ~= 'boolean' then
-          arguments[at] = to_text(arguments[at])
-          changed = true
-        end
+      elseif conversion == 's' and at <= count and not is_scalar(type(arguments[at])) then
+        arguments[at] = to_text(arguments[at])
       end
     end
   end
-  if changed then return format(pattern, unpack(arguments, 1, count)) end
-  return format(pattern, ...)
+  return format(pattern, unpack(arguments, 1, count))
 end

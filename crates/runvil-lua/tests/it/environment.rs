@@ -45,7 +45,11 @@ fn an_uncaught_error_names_the_file_line() {
 #[test]
 fn prose_var_and_arguments() {
     let mut vm = vm();
-    let end = block(&mut vm, "var.x = {a = {1, 2}} return prose .. argv.query .. #argv.items .. args", "Q: {{ var.x }} {{ argv.query }}");
+    let end = block(
+        &mut vm,
+        "var.x = {a = {1, 2}} return prose .. argv.query .. #argv.items .. args",
+        "Q: {{ var.x }} {{ argv.query }}",
+    );
     assert_eq!(returned(end), r#"Q: {"a":[1,2]} paperspapers0the args"#);
     assert_eq!(vm.var().unwrap(), json!({"x": {"a": [1, 2]}}));
     let _ = params(json!({}));

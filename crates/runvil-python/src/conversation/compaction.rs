@@ -50,8 +50,7 @@ pub(super) fn enter<'py>(py: Python<'py>, shared: &SharedList) -> PyResult<(u64,
             "models.compact cannot start while a loop or a compactor is running in this section",
         ));
     }
-    let token = PyTuple::new(py, inside)
-        .and_then(|inside| variable(py)?.call_method1(intern!(py, "set"), (inside,)));
+    let token = PyTuple::new(py, inside).and_then(|inside| variable(py)?.call_method1(intern!(py, "set"), (inside,)));
     if token.is_err() {
         shared.with(py, |state| state.compaction = None);
     }

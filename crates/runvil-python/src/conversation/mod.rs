@@ -205,10 +205,13 @@ impl Conversation {
     /// The texts of all records.
     fn texts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = self.shared.fork(py);
-        PyList::new(py, list.iter().map(|record| match record.content_text() {
-            Some(text) => PyString::new(py, &text),
-            None => PyString::new(py, &view::part_texts(record)),
-        }))
+        PyList::new(
+            py,
+            list.iter().map(|record| match record.content_text() {
+                Some(text) => PyString::new(py, &text),
+                None => PyString::new(py, &view::part_texts(record)),
+            }),
+        )
     }
 
     fn copy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::failure::{refused, unreadable};
 use super::pause::Pause;
-use super::text::{items, push_value, text};
+use super::text::{Items, items, push_value, text};
 use super::values::{self, Refusal};
 use super::view::RecordView;
 
@@ -183,7 +183,8 @@ fn thoroughly(value: &Bound<'_, PyAny>, forms: Forms, position: usize) -> PyResu
         Err(Refusal::Raised(error)) => return Err(error),
     };
     if let Value::Object(map) = &mut tree {
-        map.retain(|_, value| !value.is_null());
+        // Content is none beside the calls of a chat API's record.
+        map.retain(|key, value| key == "content" || !value.is_null());
         drop_null_arguments(map.get_mut("tool_calls"));
     }
     let record = match forms {
@@ -230,19 +231,21 @@ impl Quick {
 
     fn fields(&mut self, role: Role, given: &Given<'_, '_>, forms: Forms) -> Option<Role> {
         self.writer.begin(role);
-        let content = given.content?;
-        match text(content) {
-            Some(text) => self.writer.text(text),
-            None => {
-                for part in items(content)?.iter() {
-                    self.part(&part)?;
-                }
-            }
+        let calls = match given.tool_calls {
+            Some(calls) if !calls.is_none() => Some(items(calls)?),
+            _ => None,
+        };
+        let chat_form = forms == Forms::Either && calls.as_ref().is_some_and(is_chat_form);
+        match given.content {
+            None if chat_form => self.writer.text(""),
+            None => return None,
+            Some(content) => match text(content) {
+                Some(text) => self.writer.text(text),
+                None => items(content)?.iter().try_for_each(|part| self.part(&part))?,
+            },
         }
-        if let Some(calls) = given.tool_calls.filter(|calls| !calls.is_none()) {
-            for call in items(calls)?.iter() {
-                self.call(&call, forms)?;
-            }
+        if let Some(calls) = calls {
+            calls.iter().try_for_each(|call| self.call(&call, chat_form))?;
         }
         if let Some(id) = given.tool_call_id.filter(|id| !id.is_none()) {
             self.writer.tool_call_id(text(id)?);
@@ -294,24 +297,47 @@ impl Quick {
         Some(())
     }
 
-    fn call(&mut self, call: &Bound<'_, PyAny>, forms: Forms) -> Option<()> {
-        let (mut id, mut name, mut arguments) = (None, None, None);
+    fn call(&mut self, call: &Bound<'_, PyAny>, chat_form: bool) -> Option<()> {
+        let (mut id, mut name, mut arguments, mut function) = (None, None, None, None);
         for (key, value) in call.cast_exact::<PyDict>().ok()?.iter() {
             match text(&key)? {
                 "id" => id = Some(value),
-                "name" => name = Some(value),
-                "arguments" => arguments = Some(value),
-                // It may be in the form of the API.
-                "function" if forms == Forms::Either => return None,
+                "name" if !chat_form => name = Some(value),
+                "arguments" if !chat_form => arguments = Some(value),
+                "function" if chat_form => function = Some(value),
                 _ => self.dropped(&value, 2)?,
             }
         }
-        self.scratch.clear();
-        match given(&arguments) {
-            None => self.scratch.push_str("{}"),
-            Some(arguments) => push_value(arguments.cast_exact::<PyDict>().ok()?, 2, &mut self.scratch)?,
+        let mut depth = 2;
+        if chat_form {
+            depth = 3;
+            for (key, value) in function.as_ref()?.cast_exact::<PyDict>().ok()?.iter() {
+                match text(&key)? {
+                    "name" => name = Some(value),
+                    "arguments" => arguments = Some(value),
+                    _ => self.dropped(&value, depth)?,
+                }
+            }
         }
-        self.writer.call(text(id.as_ref()?)?, text(name.as_ref()?)?, &self.scratch);
+        let (id, name) = (text(id.as_ref()?)?, text(name.as_ref()?)?);
+        match given(&arguments) {
+            None => self.writer.call(id, name, "{}"),
+            Some(arguments) if chat_form && text(arguments).is_some() => {
+                self.writer.call_with_text(id, name, text(arguments)?);
+            }
+            Some(arguments) => {
+                self.scratch.clear();
+                push_value(arguments.cast_exact::<PyDict>().ok()?, depth, &mut self.scratch)?;
+                self.writer.call(id, name, &self.scratch);
+            }
+        }
         Some(())
     }
+}
+
+/// Whether calls are in the form of OpenAI's chat API: the first one shows it.
+fn is_chat_form(calls: &Items<'_, '_>) -> bool {
+    let first = calls.get(0);
+    let function = first.as_ref().and_then(|call| call.cast_exact::<PyDict>().ok()?.get_item("function").ok()?);
+    function.is_some_and(|function| !function.is_none())
 }

@@ -65,10 +65,6 @@ pub(super) struct SharedList {
 }
 
 impl SharedList {
-    pub(super) fn new(list: MessageList) -> Self {
-        Self { state: Mutex::new(State::of(list)) }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -36,13 +36,6 @@ impl<'py> Items<'_, 'py> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::List(list) => list.len(),
-            Self::Tuple(tuple) => tuple.len(),
-        }
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = Bound<'py, PyAny>> {
         (0..).map_while(|index| self.get(index))
     }

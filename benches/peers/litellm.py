@@ -1,0 +1,77 @@
+"""litellm: what it does with messages before it calls a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import litellm
+import orjson
+from litellm.litellm_core_utils.prompt_templates.factory import anthropic_messages_pt
+from litellm.utils import trim_messages, validate_and_fix_openai_messages
+
+from benches.contestant import Contestant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benches.contestant import Turn
+    from benches.conversations import Record
+
+litellm.suppress_debug_info = True
+
+
+class _Cheap:
+    """A tokenizer of four characters a token: its own takes eight times as long."""
+
+    def encode(self, text: str, **_: Any) -> range:
+        return range(len(text) // 4)
+
+
+_CHEAP: dict[str, Any] = {"type": "openai_tokenizer", "tokenizer": _Cheap()}
+
+
+def _estimate(messages: list[Record]) -> int:
+    return int(litellm.token_counter(custom_tokenizer=_CHEAP, messages=messages, use_default_image_token_count=True))
+
+
+def _merge(messages: list[Record]) -> list[Any]:
+    system = next((index for index, message in enumerate(messages) if message["role"] != "system"), len(messages))
+    return [*messages[:system], *anthropic_messages_pt(messages[system:], "claude-sonnet-4-5", "anthropic")]
+
+
+def _turn(messages: list[Record]) -> Turn:
+    checked = validate_and_fix_openai_messages(messages)
+    merged = _merge(checked)
+    return orjson.dumps(merged), _estimate(checked)
+
+
+def _looper(objects: list[Record]) -> Callable[[list[Record]], Turn]:
+    held = list(objects)
+
+    def step(added: list[Record]) -> Turn:
+        held.extend(added)
+        return _turn(held)
+
+    return step
+
+
+LITELLM = Contestant(
+    name="litellm",
+    packages=("litellm",),
+    validate=validate_and_fix_openai_messages,
+    parse=lambda data: validate_and_fix_openai_messages(orjson.loads(data)),
+    merge=_merge,
+    estimate=_estimate,
+    serialize=orjson.dumps,
+    turn_objects=_turn,
+    turn_json=lambda data: _turn(orjson.loads(data)),
+    looper=_looper,
+    trim=lambda messages, tokens: trim_messages(list(messages), max_tokens=tokens),
+    wire_form=orjson.loads,
+    remarks={
+        "validate": "few rules",
+        "merge": "into Anthropic's form, where tool results are user messages",
+        "estimate": "with a tokenizer of four characters a token",
+        "loop": "no precheck",
+    },
+)
