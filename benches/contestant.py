@@ -47,10 +47,14 @@ class Contestant:
     """Checks objects; returns the native form."""
     parse: Callable[[bytes], Any] | None = None
     """Parses and checks JSON; returns the native form."""
+    hold: Callable[[bytes], Any] | None = None
+    """Loads what a program keeps of a conversation, for measuring memory; `parse` when it is None."""
     merge: Callable[[Any], Any] | None = None
     """Merges the runs of one role of a native conversation."""
     merged_count: Callable[[Any], int] = len
     """How many messages `merge` returned."""
+    merges_like: Callable[[Record], str | None] | None = None
+    """What neighbouring records have in common that `merge` joins; None for one that is never joined."""
     composed: Callable[[Any], Any] = same
     """What `estimate` is given, made from a native conversation: it is not timed."""
     estimate: Callable[[Any], int] | None = None
@@ -79,8 +83,9 @@ class Contestant:
     """Keeps the leading system records and the newest records that fit a number of tokens."""
     merges_by_rules: bool = False
     """Whether merging follows the rules of `runvil.Conversation`, so that bodies and estimates are equal."""
-    wire_form: Callable[[bytes | memoryview], list[Record] | None] | None = None
-    """Brings the messages of `serialize` to the form of OpenAI's chat API, for comparing; None when they differ by
-    design."""
+    wire_form: Callable[[bytes | memoryview], list[Record]] | None = None
+    """Brings what `serialize` made to the form of OpenAI's chat API, for comparing."""
+    expected_wire: Callable[[list[Record]], list[Record]] = same
+    """Does to the expected messages what `serialize` does by design."""
     remarks: dict[str, str] = field(default_factory=dict)
     """By kind of work: what it does not do, or does otherwise."""

@@ -158,22 +158,18 @@ def to_wire(record: Record) -> Record:
         return {
             "role": record["role"],
             "content": wire_content(record["content"]),
-            "tool_calls": [
-                {
-                    "id": call["id"],
-                    "type": "function",
-                    "function": {
-                        "name": call["name"],
-                        "arguments": orjson.dumps(call.get("arguments") or {}).decode(),
-                    },
-                }
-                for call in calls
-            ],
+            "tool_calls": [wire_call(call) for call in calls],
         }
     content = wire_content(record["content"])
     if record["role"] == "tool":
         return {"role": "tool", "content": content, "tool_call_id": record["tool_call_id"]}
     return {"role": record["role"], "content": content}
+
+
+def wire_call(call: Record) -> Record:
+    """What the model receives of a tool call."""
+    arguments = orjson.dumps(call.get("arguments") or {}).decode()
+    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}}
 
 
 def wire_content(content: Any) -> Any:

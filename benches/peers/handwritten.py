@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +98,12 @@ def _incremental_turn_json(data: bytes) -> Turn:
     return _incremental_turn(orjson.loads(data))
 
 
-def _incremental_appender(records: list[Record]) -> Callable[[Record], object]:
-    return baselines.Chunked(records).append
+def _parse_incremental(data: bytes) -> baselines.Chunked:
+    return baselines.Chunked(orjson.loads(data))
+
+
+def _incremental_appender(conversation: baselines.Chunked) -> Callable[[Record], object]:
+    return copy.deepcopy(conversation).append
 
 
 def _read(records: list[Record]) -> tuple[int, int]:
@@ -167,13 +172,20 @@ INCREMENTAL = Contestant(
     name="hand-written, incremental",
     objects=_records,
     json=_records_json,
+    validate=baselines.Chunked,
+    parse=_parse_incremental,
     turn_objects=_incremental_turn,
     turn_json=_incremental_turn_json,
     appender=_incremental_appender,
     looper=partial(_incremental_looper, baselines.Chunked),
     incremental=True,
     merges_by_rules=True,
-    remarks={"append": "checks, merges, counts and encodes", "loop": "joins the encoded messages for each body"},
+    remarks={
+        "validate": "also merges, counts and encodes",
+        "parse": "also merges, counts and encodes",
+        "append": "checks, merges, counts and encodes",
+        "loop": "joins the encoded messages for each body",
+    },
 )
 
 ONE_BUFFER = Contestant(

@@ -75,6 +75,17 @@ def _trim(messages: Native, tokens: int) -> Any:
     )
 
 
+def _flat(messages: list[Record]) -> list[Record]:
+    # Text parts alone become one text.
+    flat = []
+    for message in messages:
+        content = message["content"]
+        if not isinstance(content, str) and all(part["type"] == "text" for part in content):
+            message = {**message, "content": "\n".join(part["text"] for part in content)}
+        flat.append(message)
+    return flat
+
+
 def _wire_form(data: bytes | memoryview) -> list[Record]:
     messages: list[Record] = orjson.loads(data)
     for message in messages:
@@ -102,6 +113,8 @@ LANGCHAIN = Contestant(
     snapshot=list.copy,
     trim=_trim,
     wire_form=_wire_form,
+    expected_wire=_flat,
+    merges_like=lambda record: None if record["role"] == "tool" else record["role"],
     remarks={
         "validate": "shapes only",
         "merge": "joins with one line break; keeps empty records",

@@ -135,6 +135,7 @@ def test_case(case: Table, tmp_path: Path) -> None:
             started_at=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=case.get("started_at", 0)),
             execution="case",
             requests=requests,
+            debug=case.get("debug", False),
             **options,
         ).text
     except runvil.RunError as failure:

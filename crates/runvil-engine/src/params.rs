@@ -37,6 +37,8 @@ pub struct Params {
     pub log_events: u64,
     /// The Host's snapshot for `ui()`.
     pub ui: Option<Value>,
+    /// Whether the events show each request and response in full.
+    pub debug: bool,
 }
 
 impl Default for Params {
@@ -53,6 +55,7 @@ impl Default for Params {
             memory_bytes: DEFAULT_MEMORY_BYTES,
             log_events: DEFAULT_LOG_EVENTS,
             ui: None,
+            debug: false,
         }
     }
 }

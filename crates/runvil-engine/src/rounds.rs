@@ -7,12 +7,12 @@ use runvil_core::judge::{Judgement, judge};
 use runvil_core::list::MessageList;
 use runvil_core::precheck::Precheck;
 use runvil_core::record::{Record, RecordFields};
-use runvil_core::reply::{Reply, Usage};
+use runvil_core::reply::{CallArguments, Reply, Usage};
 use runvil_core::request::Request;
 use runvil_lua::failure::Failure;
 use runvil_lua::models::ModelHandle;
 use runvil_lua::request::Answer as LuaAnswer;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::effect::{Answer, Effect, Origin, Round};
 use crate::entry::{Looping, Overflow};
@@ -180,6 +180,8 @@ impl Run {
         let Some(handle) = named.or_else(|| entry.vm.current_model()) else {
             return Next::Answer(LuaAnswer::Failed(Failure::ModelBinding { section }));
         };
+        self.recorder.report("tool_scope_validation_started", &section);
+        self.recorder.report("tool_scope_validation_succeeded", &section);
         let request = match single(prompt) {
             Ok(request) => request,
             Err(failure) => return Next::Answer(LuaAnswer::Failed(failure)),
@@ -249,6 +251,9 @@ impl Run {
         if let Some(thinking) = handle.thinking.filter(|_| handle.switchable) {
             options.insert("thinking".to_owned(), Value::from(thinking));
         }
+        if self.params.debug {
+            self.debug_bodies.insert(round, debug_body(&request, &handle.model_id, &options));
+        }
         Round {
             round,
             origin,
@@ -269,6 +274,9 @@ impl Run {
     }
 
     fn report_failed_turn(&mut self, section: &str, origin: Origin, round: Option<u64>) {
+        if let Some(round) = round {
+            self.debug_bodies.remove(&round);
+        }
         let fields = fields([("round", round.into()), ("origin", origin.as_str().into())]);
         self.recorder.report_with("model_turn_failed", section, fields);
     }
@@ -292,6 +300,16 @@ impl Run {
             Judgement::Empty(empty) => Value::from(empty.message),
             _ => Value::Null,
         };
+        // An empty reply has nothing to capture.
+        if let Some(body) = self.debug_bodies.remove(&round).filter(|_| empty.is_null()) {
+            self.recorder.report_with("request", section, about(fields([("body", body)])));
+            let response = about(fields([
+                ("body", response_body(reply)),
+                ("finish_reason", finish_reason.clone()),
+                ("reasoning_content", reply.reasoning.clone().into()),
+            ]));
+            self.recorder.report_with("response", section, response);
+        }
         let completed = about(fields([("finish_reason", finish_reason.clone()), ("message", empty)]));
         self.recorder.report_with("model_turn_completed", section, completed);
         for message in &reply.degraded {
@@ -330,6 +348,37 @@ fn readable(reply: &Reply) -> Result<(), ModelFailure> {
         }),
         _ => Ok(()),
     }
+}
+
+/// A request as the body of a `request` event.
+fn debug_body(request: &Request, model: &str, options: &Map<String, Value>) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), model.into());
+    body.insert("messages".to_owned(), request.messages().into());
+    body.extend(options.iter().map(|(key, value)| (key.clone(), value.clone())));
+    Value::Object(body)
+}
+
+/// A reply as the body of a `response` event: what was read of it, in the provider's terms.
+fn response_body(reply: &Reply) -> Value {
+    let calls: Vec<Value> = reply
+        .tool_calls
+        .iter()
+        .map(|call| {
+            let arguments = match &call.arguments {
+                CallArguments::Absent => Value::Null,
+                CallArguments::Text(text) => text.as_str().into(),
+                CallArguments::Value(value) => value.clone(),
+            };
+            json!({ "id": call.id, "name": call.name, "arguments": arguments })
+        })
+        .collect();
+    Value::Object(fields([
+        ("model", reply.model.clone().into()),
+        ("text", reply.text.clone().into()),
+        ("tool_calls", if calls.is_empty() { Value::Null } else { calls.into() }),
+        ("usage", reply.usage.as_ref().map_or(Value::Null, |usage| usage_fields(usage).into())),
+    ]))
 }
 
 /// What an event tells of a reply's counts and timings.

@@ -80,7 +80,7 @@ enum End {
 /// One run of a prompt.
 pub struct Run {
     prompt: Arc<Prompt>,
-    params: Params,
+    pub(crate) params: Params,
     environment: Arc<Environment>,
     cancel: CancelFlag,
     pub(crate) chains: Vec<Chain>,
@@ -92,6 +92,8 @@ pub struct Run {
     /// Replies received so far.
     pub(crate) turns: u64,
     pub(crate) usage: Usage,
+    /// The bodies of requests that are out, when the events are to show them.
+    pub(crate) debug_bodies: BTreeMap<u64, Value>,
     started: bool,
     /// The chain that runs next.
     ready: VecDeque<(usize, Option<LuaAnswer>)>,
@@ -142,6 +144,7 @@ impl Run {
             requests: 0,
             turns: 0,
             usage: Usage::default(),
+            debug_bodies: BTreeMap::new(),
             started: false,
             ready: VecDeque::new(),
             waiting: BTreeMap::new(),

@@ -1,20 +1,30 @@
 //! Error values: the tables that `pcall` gives for every failure of the host or the runtime.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use mlua::{Lua, Table, Value};
+use mlua::{AnyUserData, Lua, Table, UserData, Value};
 
 use crate::failure::Failure;
-use crate::section::lock;
 
 /// Makes, recognises and remembers error values of one section VM.
 #[derive(Debug)]
 pub(crate) struct ErrorValues {
     metatable: Table,
     list_mark: Table,
-    /// The value made last, for as long as no other suspending call began: raised again it counts as never caught.
-    latest: Mutex<Option<(Table, Failure)>>,
+    /// The origin of each error value that is still in use, by the value.
+    origins: Table,
+    /// Counts the suspending calls.
+    calls: AtomicU64,
 }
+
+/// What an error value was made from, and the count of suspending calls at that moment: raised again before the next
+/// one, the value counts as never caught.
+struct Origin {
+    failure: Failure,
+    calls: u64,
+}
+
+impl UserData for Origin {}
 
 /// The text Lua raises, as a plain string, when an allocation inside its own code fails.
 const LUA_MEMORY_ERROR: &[u8] = b"not enough memory";
@@ -39,16 +49,20 @@ impl ErrorValues {
         })?;
         metatable.raw_set("__concat", concat)?;
         metatable.raw_set("__metatable", "error value")?;
-        Ok(Self { metatable, list_mark: lua.create_table()?, latest: Mutex::default() })
+        let origins = lua.create_table()?;
+        let weak = lua.create_table()?;
+        weak.raw_set("__mode", "k")?;
+        origins.set_metatable(Some(weak))?;
+        Ok(Self { metatable, list_mark: lua.create_table()?, origins, calls: AtomicU64::new(0) })
     }
 
     pub(crate) fn list_mark(&self) -> &Table {
         &self.list_mark
     }
 
-    /// From now on a failure raised again is classified by its fields alone.
+    /// From now on a failure made so far that is raised again is classified by its fields alone.
     pub(crate) fn forget(&self) {
-        *lock(&self.latest) = None;
+        self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The error value of a failure.
@@ -60,7 +74,8 @@ impl ErrorValues {
             table.raw_set(name, text)?;
         }
         table.set_metatable(Some(self.metatable.clone()))?;
-        *lock(&self.latest) = Some((table.clone(), failure.clone()));
+        let origin = Origin { failure: failure.clone(), calls: self.calls.load(Ordering::Relaxed) };
+        self.origins.raw_set(&table, lua.create_userdata(origin)?)?;
         Ok(table)
     }
 
@@ -88,10 +103,11 @@ impl ErrorValues {
             Value::Error(error) => Some(failure_of(error)),
             Value::String(text) if *text.as_bytes() == *LUA_MEMORY_ERROR => Some(Failure::Memory),
             Value::Table(table) if self.is_error_value(table) => {
-                if let Some((latest, failure)) = &*lock(&self.latest)
-                    && latest.to_pointer() == table.to_pointer()
+                if let Ok(origin) = self.origins.raw_get::<AnyUserData>(table)
+                    && let Ok(origin) = origin.borrow::<Origin>()
+                    && origin.calls == self.calls.load(Ordering::Relaxed)
                 {
-                    return Some(failure.clone());
+                    return Some(origin.failure.clone());
                 }
                 Some(rebuilt(table))
             }

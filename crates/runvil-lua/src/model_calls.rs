@@ -140,7 +140,12 @@ pub(crate) fn set_default(lua: &Lua, section: &Section, arguments: &MultiValue) 
 pub(crate) fn get(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
     let name = name_argument("models.get", "alias", &argument(arguments, 0))?;
     let models = &section.environment.models;
-    let handle = models.role(&name, Options::default()).or_else(|| models.raw(&name));
+    let handle = match models.role(&name, Options::default()) {
+        Some(handle) => Some(handle),
+        None => models
+            .raw(&name)
+            .map_err(|reason| refuse(format!("models.get model id {} is invalid: {reason}", quoted(&name))))?,
+    };
     let Some(handle) = handle else {
         return Err(refuse(format!("models.get alias {} is not a bound model role", quoted(&name))));
     };

@@ -142,12 +142,18 @@ impl Models {
         })
     }
 
-    /// The handle of a raw model id; `None` when the Host forbids raw ids or the id is empty or has control characters.
-    pub(crate) fn raw(&self, id: &str) -> Option<ModelHandle> {
-        if !self.raw_ids || id.is_empty() || id.chars().any(char::is_control) {
-            return None;
+    /// The handle of a raw model id; `None` when the Host forbids raw ids. Fails with what is wrong with the id.
+    pub(crate) fn raw(&self, id: &str) -> Result<Option<ModelHandle>, &'static str> {
+        if !self.raw_ids {
+            return Ok(None);
         }
-        Some(ModelHandle {
+        if id.is_empty() {
+            return Err("it is empty");
+        }
+        if id.chars().any(char::is_control) {
+            return Err("it holds a control character");
+        }
+        Ok(Some(ModelHandle {
             label: id.to_owned(),
             role: None,
             description: id.to_owned(),
@@ -159,7 +165,7 @@ impl Models {
             switchable: false,
             temperature: None,
             max_tokens: None,
-        })
+        }))
     }
 
     /// The prompt-wide default, once one was set.

@@ -65,6 +65,20 @@ fn run_prelude(lua: &Lua, native: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
+/// Lets Lua find the names of the library functions that the prelude calls in the place of its own, for the messages of
+/// bad arguments.
+fn name_raw_functions(lua: &Lua, native: &Table) -> mlua::Result<()> {
+    let raw: Table = native.raw_get("raw")?;
+    let names = lua.create_table()?;
+    for library in ["string", "table"] {
+        for pair in raw.raw_get::<Table>(library)?.pairs::<LuaString, Value>() {
+            let (name, function) = pair?;
+            names.raw_set(name, function)?;
+        }
+    }
+    lua.named_registry_value::<Table>("_LOADED")?.raw_set("_G", names)
+}
+
 /// The tables the prelude and the sandbox share.
 pub(crate) struct Base {
     pub(crate) native: Table,
@@ -88,6 +102,7 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     values(lua, section, &native)?;
     data(lua, section, &native)?;
     run_prelude(lua, &native)?;
+    name_raw_functions(lua, &native)?;
     strings::install(lua, section, &native, &globals.raw_get("string")?)?;
     prune(&globals)?;
     seed_random(lua, section, &globals)?;
@@ -261,19 +276,7 @@ fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
     )?;
     let state = Arc::clone(section);
     native.raw_set("sort_strings", lua.create_function(move |_, table: Table| sort_strings(&state, &table))?)?;
-    native.raw_set(
-        "place_of",
-        lua.create_function(|_, (keys, key): (Table, Value)| {
-            for (at, other) in keys.sequence_values::<Value>().enumerate() {
-                match key_order(&other?, &key) {
-                    Some(Ordering::Greater) => return Ok(Some(at + 1)),
-                    Some(_) => {}
-                    None => return Ok(None),
-                }
-            }
-            Ok(Some(keys.raw_len() + 1))
-        })?,
-    )?;
+    native.raw_set("place_of", lua.create_function(|_, (keys, key): (Table, Value)| place_of(&keys, &key))?)?;
     let state = Arc::clone(section);
     native.raw_set("walk", lua.create_function(move |lua, value: Value| walk(lua, &state, &value))?)
 }
@@ -312,28 +315,42 @@ fn sort_strings(section: &Section, table: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// The place of two keys in the language's order; `None` when `key` has no place of its own.
-fn key_order(other: &Value, key: &Value) -> Option<Ordering> {
-    let rank = |value: &Value| match value {
-        Value::Boolean(_) => Some(1),
-        Value::Integer(_) | Value::Number(_) => Some(2),
-        Value::String(_) => Some(3),
-        _ => None,
-    };
-    let wanted = rank(key)?;
-    match rank(other).unwrap_or(4).cmp(&wanted) {
-        Ordering::Equal => {}
-        unequal => return Some(unequal),
+/// The group of a key in the language's order, counted from 1; keys of the last group have no order among themselves.
+fn key_group(key: &Value) -> u8 {
+    match key {
+        Value::Boolean(_) => 1,
+        Value::Integer(_) => 2,
+        Value::Number(number) if number.is_finite() => 2,
+        Value::String(text) if text.to_str().is_ok() => 3,
+        _ => 4,
     }
-    Some(match (other, key) {
+}
+
+/// The 1-based place in `keys`, which are in the language's order, behind which the absent `key` would be. A key of the
+/// last group goes in front of its group, so that no other one of it is missed.
+fn place_of(keys: &Table, key: &Value) -> mlua::Result<usize> {
+    let group = key_group(key);
+    for (at, other) in keys.sequence_values::<Value>().enumerate() {
+        let other = other?;
+        let order = key_group(&other).cmp(&group).then_with(|| key_order(&other, key));
+        if order.is_gt() || (group == 4 && order.is_eq()) {
+            return Ok(at + 1);
+        }
+    }
+    Ok(keys.raw_len() + 1)
+}
+
+/// The order of two keys of one group.
+fn key_order(other: &Value, key: &Value) -> Ordering {
+    match (other, key) {
         (Value::Boolean(left), Value::Boolean(right)) => left.cmp(right),
         (Value::Integer(left), Value::Integer(right)) => left.cmp(right),
         (Value::String(left), Value::String(right)) => left.as_bytes().cmp(&right.as_bytes()),
-        (Value::Number(left), Value::Number(right)) => left.partial_cmp(right)?,
+        (Value::Number(left), Value::Number(right)) => left.total_cmp(right),
         (Value::Number(left), Value::Integer(right)) => compare_exactly(*right, *left).reverse(),
         (Value::Integer(left), Value::Number(right)) => compare_exactly(*left, *right),
         _ => Ordering::Equal,
-    })
+    }
 }
 
 /// Compares an integer with a finite float by their exact values.

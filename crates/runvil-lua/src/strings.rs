@@ -11,7 +11,7 @@ use crate::names::type_name;
 use crate::pattern::{Capture, Matcher, is_plain};
 use crate::section::{Section, lock};
 
-/// Installs `find`, `match` and what the prelude builds `gmatch` and `gsub` from.
+/// Installs `find`, `match` and `gmatch`, and what the prelude builds `gsub` from.
 pub(crate) fn install(lua: &Lua, section: &Arc<Section>, native: &Table, string: &Table) -> mlua::Result<()> {
     let state = Arc::clone(section);
     string.raw_set(

@@ -52,6 +52,7 @@ pub(crate) fn read(dict: &Bound<'_, PyDict>) -> PyResult<Params> {
         memory_bytes: optional(dict, "memory_bytes")?.unwrap_or(defaults.memory_bytes),
         log_events: optional(dict, "log_events")?.unwrap_or(defaults.log_events),
         ui,
+        debug: optional(dict, "debug")?.unwrap_or(false),
     })
 }
 

@@ -51,6 +51,8 @@ struct Case {
     #[serde(default)]
     started_at: i64,
     ui: Option<Value>,
+    #[serde(default)]
+    debug: bool,
     result: Option<String>,
     result_contains: Option<Parts>,
     error: Option<Expected>,
@@ -220,6 +222,7 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
         memory_bytes: case.memory_bytes.unwrap_or(defaults.memory_bytes),
         log_events: case.log_events.unwrap_or(defaults.log_events),
         ui: case.ui.clone(),
+        debug: case.debug,
     };
     drive(prompt, params, world)
 }

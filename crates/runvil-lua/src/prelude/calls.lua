@@ -21,12 +21,13 @@ local globals = _G
 
 -- Suspending ------------------------------------------------------------------------------------------------------
 
--- Yields to the Engine, which has the request already; gives back its answer, or raises its failure unchanged.
-local function wait()
-  local ok, first, second = yield()
-  if ok then return first, second end
-  error(first, 0)
+local function answered(ok, ...)
+  if ok then return ... end
+  error((...), 0)
 end
+
+-- Yields to the Engine, which has the request already; gives back its answer, or raises its failure unchanged.
+local function wait() return answered(yield()) end
 
 -- A suspending call: `begin` checks the arguments and records the request.
 function native.suspending(begin)

@@ -8,14 +8,10 @@ local rawget = raw.rawget
 local concat, rep = raw.table.concat, raw.string.rep
 local string = _G.string
 
-function string.rep(text, count, separator)
-  if type(text) == 'string' and text == '' and (separator == nil or separator == '') then return '' end
-  return rep(text, count, separator)
-end
-
-function string.gmatch(text, pattern, init)
-  local step = native.gmatch(text, pattern, init)
-  return step
+function string.rep(...)
+  local text, count, separator = ...
+  if text == '' and type(count) == 'number' and (separator == nil or separator == '') then return '' end
+  return rep(...)
 end
 
 -- A replacement that is a table or a function is looked up here, so that it may suspend.

@@ -132,9 +132,7 @@ function globals.next(t, key)
     if rawequal(keys[position], key) then return first_from(t, size, keys, count, size + 1, position + 1) end
   end
   -- The key was cleared: go on behind the place it had.
-  local place = native.place_of(keys, key)
-  if place == nil then error("invalid key to 'next'", 2) end
-  return first_from(t, size, keys, count, size + 1, place)
+  return first_from(t, size, keys, count, size + 1, native.place_of(keys, key))
 end
 
 local function ipairs_step(t, position)

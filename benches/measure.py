@@ -1,0 +1,120 @@
+"""Measuring time and memory.
+
+Time is CPU time of the process, best of several runs: other programs on the machine disturb it least. The contestants
+take turns, so that a drift of the machine meets them all. The garbage collector is off while one is timed, which favours
+those that make many objects.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_clock = time.process_time_ns
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one contestant took for one kind of work."""
+
+    seconds: float
+    runs: int
+    sampled: bool = False
+    """Whether only some of its rounds were run, and the rest counted like them."""
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Keeps the garbage collector from running, after it ran once."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def once(work: Callable[[], Any]) -> float:
+    """The seconds that one run takes. What it returns is dropped after the clock is read."""
+    with without_collector():
+        start = _clock()
+        result = work()
+        taken = _clock() - start
+    del result
+    return taken / 1e9
+
+
+def interleaved(
+    works: Mapping[str, Callable[[], Any]], *, runs: int, budget: float = 6.0
+) -> dict[str, Timing]:
+    """The best of up to `runs` runs of each, taking turns.
+
+    One that has taken `budget` seconds in all takes no further turn.
+    """
+    best: dict[str, float] = {}
+    spent = dict.fromkeys(works, 0.0)
+    count = dict.fromkeys(works, 0)
+    for _ in range(runs):
+        for name, work in works.items():
+            if count[name] and spent[name] * (count[name] + 1) / count[name] > budget:
+                continue
+            taken = once(work)
+            spent[name] += taken
+            count[name] += 1
+            best[name] = min(taken, best.get(name, taken))
+    return {name: Timing(best[name], count[name]) for name in works}
+
+
+def rounds(step: Callable[[Any], Any], added: list[Any], *, batch: int, budget: float) -> Timing:
+    """The seconds that one round takes: the median of batches, until `budget` seconds are spent."""
+    means = []
+    spent = 0.0
+    with without_collector():
+        for start in range(0, len(added) - batch + 1, batch):
+            records = added[start : start + batch]
+            before = _clock()
+            for item in records:
+                step(item)
+            taken = (_clock() - before) / 1e9
+            means.append(taken / batch)
+            spent += taken
+            if spent > budget:
+                break
+    return Timing(statistics.median(means), len(means))
+
+
+def loop(step: Callable[[Any], Any], added: list[Any]) -> Timing:
+    """The seconds that all rounds of a loop take."""
+    with without_collector():
+        start = _clock()
+        for item in added:
+            step(item)
+        taken = _clock() - start
+    return Timing(taken / 1e9, 1)
+
+
+def sampled_loop(step: Callable[[list[Any]], Any], added: list[list[Any]], samples: int) -> Timing:
+    """What all rounds of a loop would take, from evenly spaced rounds.
+
+    For a contestant whose round depends on the length of the conversation alone. Between two sampled rounds the others
+    are added in one round that is not timed.
+    """
+    taken = 0
+    done = 0
+    for sample in range(samples):
+        index = int((sample + 0.5) * len(added) / samples)
+        if index > done:
+            step([record for item in added[done:index] for record in item])
+        with without_collector():
+            before = _clock()
+            step(added[index])
+            taken += _clock() - before
+        done = index + 1
+    return Timing(taken / 1e9 / samples * len(added), 1, sampled=True)
