@@ -83,6 +83,8 @@ class Contestant:
     """Keeps the leading system records and the newest records that fit a number of tokens."""
     merges_by_rules: bool = False
     """Whether merging follows the rules of `runvil.Conversation`, so that bodies and estimates are equal."""
+    refuses_by_rules: bool = False
+    """Whether it also says the same as `runvil.Conversation` about records that break a rule."""
     wire_form: Callable[[bytes | memoryview], list[Record]] | None = None
     """Brings what `serialize` made to the form of OpenAI's chat API, for comparing."""
     expected_wire: Callable[[list[Record]], list[Record]] = same

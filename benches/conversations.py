@@ -140,6 +140,7 @@ class _Writer:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
+        self._seed = seed
         self._calls = 0
         self._pools = (self._pool(foreign=False), self._pool(foreign=True))
 
@@ -191,7 +192,7 @@ class _Writer:
         results = []
         for _ in range(calls):
             self._calls += 1
-            name = f"call_{self._calls:08x}"
+            name = f"call_{self._seed % 1000:03}{self._calls:06x}"  # no other seed makes the same
             arguments = {"query": self.text(40), "limit": self._random.randrange(1, 50), "exact": False}
             asking["tool_calls"].append({"id": name, "name": self._random.choice(_TOOLS), "arguments": arguments})
             result = self.message("tool")

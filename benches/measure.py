@@ -11,7 +11,7 @@ import gc
 import statistics
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +39,22 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Keeps the collector from looking at what is there already: it is no part of what is measured."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def per(timing: Timing, count: int) -> Timing:
+    """The time of one of `count`."""
+    return replace(timing, seconds=timing.seconds / count)
 
 
 def once(work: Callable[[], Any]) -> float:

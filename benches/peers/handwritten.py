@@ -164,6 +164,7 @@ NAIVE = Contestant(
     snapshot=list.copy,
     trim=_trim,
     merges_by_rules=True,
+    refuses_by_rules=True,
     wire_form=_messages,
     remarks={"append": "the record's own rules and the leading system block only"},
 )
@@ -180,6 +181,7 @@ INCREMENTAL = Contestant(
     looper=partial(_incremental_looper, baselines.Chunked),
     incremental=True,
     merges_by_rules=True,
+    refuses_by_rules=True,
     remarks={
         "validate": "also merges, counts and encodes",
         "parse": "also merges, counts and encodes",
@@ -195,6 +197,7 @@ ONE_BUFFER = Contestant(
     looper=partial(_incremental_looper, baselines.OneBuffer),
     incremental=True,
     merges_by_rules=True,
+    refuses_by_rules=True,
     remarks={"loop": "the body is a view that must be released before the next record is added"},
 )
 

@@ -148,6 +148,7 @@ RUNVIL = Contestant(
     snapshot=runvil.Conversation.copy,
     trim=_trim,
     merges_by_rules=True,
+    refuses_by_rules=True,
     wire_form=orjson.loads,
     remarks={"merge": "with the merged messages written as JSON", "loop": "joins the body into bytes each round"},
 )
@@ -162,5 +163,6 @@ LENT = Contestant(
     looper=partial(_looper, lent=True),
     incremental=True,
     merges_by_rules=True,
+    refuses_by_rules=True,
     remarks={"loop": "the body is a view that is released before the next round"},
 )

@@ -64,7 +64,7 @@ class Prompt:
     @classmethod
     def _parse(cls, source: bytes, path: Path | None) -> Prompt:
         shown = None if path is None else str(path)
-        native, problems = _native.Prompt.parse(source, shown)
+        native, problems = _native.Prompt.parse(source)
         if native is None:
             raise ParseError(problems, shown)
         return cls(native, path)

@@ -114,8 +114,6 @@ REFUSED = [
 @pytest.mark.parametrize(("record", "text", "code"), REFUSED)
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_record_is_refused(record: object, text: str, code: str, before: int) -> None:
-    if before and isinstance(record, dict) and record.get("role") == "system":
-        pytest.skip("the placement is another rule")
     error = refusal(record, before)
     assert (error.message, error.code) == (f"messages[{before + 1}] {text}", code)
     assert (error.part, error.call) == (None, None)
@@ -356,9 +354,9 @@ def test_the_depth_of_a_field_is_limited() -> None:  # JSN-19
         with pytest.raises(runvil.ConversationError, match=reason):
             edit()
     # An array of calls and a call are the first two of its levels.
-    conv.assistant("", [CALL | {"arguments": nested(126)}])
+    conv.assistant("", [CALL | {"arguments": {"k": nested(125)}}])
     with pytest.raises(runvil.ConversationError, match=reason):
-        conv.assistant("", [CALL | {"arguments": nested(128)}])
+        conv.assistant("", [CALL | {"arguments": {"k": nested(126)}}])
 
 
 def test_a_value_within_itself_is_refused() -> None:  # JSN-17, JSN-18

@@ -345,8 +345,8 @@ def test_the_measurement_belongs_to_its_model_and_its_request() -> None:
     sent = served(conv, prompt=3400, completion=100)
     assert sent.precheck(context=4096).count == 5  # ANC-11: the request itself was composed before
     conv.user("y")
-    assert conv.compose().precheck(context=4096, model="small").count == 3505
-    assert conv.compose().precheck(context=4096).count == 3505
+    assert conv.compose().precheck(context=4096, model="small").count == 3504
+    assert conv.compose().precheck(context=4096).count == 3504
     assert conv.compose().precheck(context=4096, model="other").count == conv.compose().estimate  # ANC-23
     served(conv, model="other")
     conv.user("z")

@@ -76,6 +76,8 @@ pub(crate) fn finish(lua: &Lua, section: &Section, returned: bool, raised: Value
         section.list().restore(compaction.snapshot);
         return Err(broken(&error));
     }
+    drop(compaction);
+    section.update_memory_limit(lua)?;
     Ok((true, Value::Nil))
 }
 

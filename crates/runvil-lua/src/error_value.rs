@@ -82,10 +82,8 @@ impl ErrorValues {
     /// What `pcall` hands to the author: error values for failures, everything else untouched.
     pub(crate) fn normalize(&self, lua: &Lua, value: Value) -> mlua::Result<Value> {
         match &value {
+            _ if is_memory_error(&value) => Ok(Value::Table(self.make(lua, &Failure::Memory)?)),
             Value::Error(error) => Ok(Value::Table(self.make(lua, &failure_of(error))?)),
-            Value::String(text) if *text.as_bytes() == *LUA_MEMORY_ERROR => {
-                Ok(Value::Table(self.make(lua, &Failure::Memory)?))
-            }
             Value::String(text) if text.as_bytes().starts_with(NO_PLACE) => {
                 Ok(Value::String(lua.create_string(without_place(&text.as_bytes()))?))
             }
@@ -113,6 +111,15 @@ impl ErrorValues {
             }
             _ => None,
         }
+    }
+}
+
+/// Whether a raised value says that the section's memory has run out.
+pub(crate) fn is_memory_error(value: &Value) -> bool {
+    match value {
+        Value::Error(error) => failure_of(error) == Failure::Memory,
+        Value::String(text) => *text.as_bytes() == *LUA_MEMORY_ERROR,
+        _ => false,
     }
 }
 

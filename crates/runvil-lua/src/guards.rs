@@ -38,12 +38,13 @@ fn child_path(path: &str, key: &Value) -> String {
     }
 }
 
-/// The value to store at `data[key]` of `var`: a copy, checked together with the place it goes to.
+/// The value to store at `data[key]` of `var`: a copy, checked together with the place it goes to. `data` is found at
+/// the path and has as many tables around it.
 pub(crate) fn checked_data(
     lua: &Lua,
     section: &Section,
     data: &Table,
-    path: &str,
+    (path, level): (&str, usize),
     key: &Value,
     value: &Value,
 ) -> mlua::Result<Value> {
@@ -76,7 +77,8 @@ pub(crate) fn checked_data(
         return Ok(Value::Nil);
     }
     let root = child_path(path, key);
-    let value = to_json(section, value, Views::Refuse, DEPTH_LIMIT).map_err(|error| not_data(&error, &root))?;
+    let levels = DEPTH_LIMIT.saturating_sub(level);
+    let value = to_json(section, value, Views::Refuse, levels).map_err(|error| not_data(&error, &root))?;
     from_json(lua, section, &value, Nulls::Keep)
 }
 
@@ -85,7 +87,8 @@ pub(crate) fn read_var(lua: &Lua, section: &Section) -> mlua::Result<Json> {
     let anchors = section.anchors()?;
     match lua.globals().raw_get::<Value>("var")? {
         Value::Table(var) if var.to_pointer() == anchors.var.to_pointer() => {
-            to_json(section, &Value::Table(anchors.var_data.clone()), Views::Refuse, DEPTH_LIMIT)
+            // Nesting counts from the fields of `var`, one level below it.
+            to_json(section, &Value::Table(anchors.var_data.clone()), Views::Refuse, DEPTH_LIMIT + 1)
                 .map_err(|error| not_data(&error, "var"))
         }
         _ => Err(refuse(VAR_REASSIGNED)),

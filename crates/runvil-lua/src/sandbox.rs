@@ -8,7 +8,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
 
 use crate::compaction;
-use crate::error_value::{failure_of, raise};
+use crate::error_value::{failure_of, is_memory_error, raise};
 use crate::failure::Failure;
 use crate::guards;
 use crate::messages::{Messages, record_at};
@@ -65,20 +65,6 @@ fn run_prelude(lua: &Lua, native: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Lets Lua find the names of the library functions that the prelude calls in the place of its own, for the messages of
-/// bad arguments.
-fn name_raw_functions(lua: &Lua, native: &Table) -> mlua::Result<()> {
-    let raw: Table = native.raw_get("raw")?;
-    let names = lua.create_table()?;
-    for library in ["string", "table"] {
-        for pair in raw.raw_get::<Table>(library)?.pairs::<LuaString, Value>() {
-            let (name, function) = pair?;
-            names.raw_set(name, function)?;
-        }
-    }
-    lua.named_registry_value::<Table>("_LOADED")?.raw_set("_G", names)
-}
-
 /// The tables the prelude and the sandbox share.
 pub(crate) struct Base {
     pub(crate) native: Table,
@@ -102,7 +88,6 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     values(lua, section, &native)?;
     data(lua, section, &native)?;
     run_prelude(lua, &native)?;
-    name_raw_functions(lua, &native)?;
     strings::install(lua, section, &native, &globals.raw_get("string")?)?;
     prune(&globals)?;
     seed_random(lua, section, &globals)?;
@@ -171,6 +156,11 @@ fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
         lua.create_function(move |lua, value: Value| {
             if state.is_cancelled() {
                 return Err(raise(Failure::Cancelled));
+            }
+            if is_memory_error(&value) {
+                // What the failed code held may be gone by now.
+                lua.gc_collect()?;
+                state.update_memory_limit(lua)?;
             }
             state.errors.normalize(lua, value)
         })?,
@@ -422,13 +412,13 @@ fn data(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
     let state = Arc::clone(section);
     native.raw_set(
         "checked_data",
-        lua.create_function(move |lua, (data, path, key, value): (Table, LuaString, Value, Value)| {
-            guards::checked_data(lua, &state, &data, &path.to_string_lossy(), &key, &value)
+        lua.create_function(move |lua, (data, path, level, key, value): (Table, LuaString, usize, Value, Value)| {
+            guards::checked_data(lua, &state, &data, (&path.to_string_lossy(), level), &key, &value)
         })?,
     )?;
     native.raw_set(
         "refuse_argv_field",
-        lua.create_function(|_, (_, _, key): (Value, Value, Value)| Err::<(), _>(guards::refuse_argv_field(&key)))?,
+        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_argv_field(&key)))?,
     )?;
     native.raw_set(
         "refuse_sys_read",

@@ -277,8 +277,13 @@ impl Section {
                 return Err(mlua::Error::external(Failure::Memory));
             }
         }
-        // The allocator refuses what the records leave no room for; one byte is the smallest limit it knows.
-        lua.set_memory_limit(ceiling.saturating_sub(self.ledger.held()).max(1))?;
+        self.update_memory_limit(lua)
+    }
+
+    /// Gives the Lua heap the room that the records leave.
+    pub(crate) fn update_memory_limit(&self, lua: &mlua::Lua) -> mlua::Result<()> {
+        // One byte is the smallest limit the allocator knows.
+        lua.set_memory_limit(self.memory_ceiling().saturating_sub(self.ledger.held()).max(1))?;
         Ok(())
     }
 }

@@ -301,15 +301,17 @@ impl SectionVm {
     }
 }
 
-/// Makes every block look at the cancel flag now and then.
+/// Makes every block look at the cancel flag, and at the memory that records have given back, now and then.
 ///
 /// A cancelled block yields and is never resumed: an error could be caught, and would run the handlers of `<close>`
 /// variables. Where it cannot yield, which is the case inside the functions of C alone, the next look raises.
-fn stop_when_cancelled(lua: &Lua, section: &Section) -> mlua::Result<()> {
-    let cancel = section.environment.cancel.clone();
+fn stop_when_cancelled(lua: &Lua, section: &Arc<Section>) -> mlua::Result<()> {
+    let section = Arc::clone(section);
     let raises = AtomicBool::new(true);
-    lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |_, _| {
-        if !cancel.is_cancelled() {
+    lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |lua, _| {
+        if !section.is_cancelled() {
+            // Records may have been dropped since the last host call.
+            section.update_memory_limit(lua)?;
             Ok(VmState::Continue)
         } else if raises.fetch_not(Ordering::Relaxed) {
             Ok(VmState::Yield)

@@ -46,9 +46,7 @@ pub(crate) struct Prompt {
 impl Prompt {
     /// Parses a document and compiles its Lua: the prompt, or all problems in the specified order.
     #[staticmethod]
-    #[pyo3(signature = (source, path))]
-    fn parse(py: Python<'_>, source: &[u8], path: Option<&str>) -> (Option<Self>, Vec<Problem>) {
-        let _ = path;
+    fn parse(py: Python<'_>, source: &[u8]) -> (Option<Self>, Vec<Problem>) {
         match py.detach(|| engine::Prompt::parse(source)) {
             Ok(prompt) => (Some(Self { inner: Arc::new(prompt) }), Vec::new()),
             Err(problems) => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-use super::string::{find_special, read_escape, unescape};
+use super::string::{find_end, find_special, has_no_control, read_escape, unescape};
 use super::{MAX_DEPTH, TOO_DEEP};
 
 /// What is wrong with a JSON text, and where.
@@ -53,11 +53,18 @@ pub(crate) enum RawNumber<'a> {
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
+    /// Whether the text is known to hold no control character.
+    plain: bool,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, plain: false }
+    }
+
+    /// A cursor for a long text, which is looked through for control characters first: strings are then found faster.
+    pub(crate) fn for_long(text: &'a str) -> Self {
+        Self { text, at: 0, plain: has_no_control(text.as_bytes()) }
     }
 
     pub(crate) fn offset(&self) -> usize {
@@ -115,7 +122,8 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let (mut canonical, mut saved) = (true, 0);
         loop {
-            let Some(at) = find_special(bytes, self.at) else {
+            let found = if self.plain { find_end(bytes, self.at) } else { find_special(bytes, self.at) };
+            let Some(at) = found else {
                 self.at = bytes.len();
                 return Err(self.fault("a string has no closing quote"));
             };

@@ -48,6 +48,26 @@ pub(crate) fn find_special(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
+/// Whether no byte is a control character.
+pub(crate) fn has_no_control(bytes: &[u8]) -> bool {
+    bytes.chunks(4096).all(|chunk| chunk.iter().fold(u8::MAX, |least, byte| least.min(*byte)) >= 0x20)
+}
+
+/// The position of the first quote or backslash from `from` on.
+pub(crate) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    // Short strings end in the first words.
+    for _ in 0..2 {
+        let Some(&word) = bytes.get(at..)?.first_chunk() else { break };
+        let bits = special_bits(u64::from_le_bytes(word));
+        if bits != 0 {
+            return Some(at + (bits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr::memchr2(b'"', b'\\', &bytes[at..]).map(|found| at + found)
+}
+
 /// What eight bytes hold, or fewer at the end of the text.
 enum Look {
     Found(usize),

@@ -102,8 +102,9 @@ end
 
 local guards = setmetatable({}, { __mode = 'k' })
 
--- An empty table in front of `data`: reads and writes go through, `pairs` and `#` see nothing.
-local function guard(data, path, protection, write)
+-- An empty table in front of `data`: reads and writes go through, `pairs` and `#` see nothing. `level` counts the tables
+-- around `data`.
+local function guard(data, path, level, protection, write)
   local known = guards[data]
   if known ~= nil then return known end
   local front = {}
@@ -112,20 +113,22 @@ local function guard(data, path, protection, write)
   return setmetatable(front, {
     __index = function(_, key)
       local value = rawget(data, key)
-      if type(value) == 'table' then return guard(value, segment(path, key), protection, write) end
+      if type(value) == 'table' then return guard(value, segment(path, key), level + 1, protection, write) end
       return value
     end,
-    __newindex = function(_, key, value) write(data, path, key, value) end,
+    __newindex = function(_, key, value) write(data, path, level, key, value) end,
     __metatable = protection,
   })
 end
 
-local function write_var(data, path, key, value)
-  rawset(data, key, native.checked_data(data, path, key, value))
+local function write_var(data, path, level, key, value)
+  rawset(data, key, native.checked_data(data, path, level, key, value))
 end
 
-function native.guard_var(data) return guard(data, 'var', 'var is guarded', write_var) end
-function native.guard_argv(data) return guard(data, 'argv', 'argv is frozen', native.refuse_argv_field) end
+local function write_argv(_, _, _, key) native.refuse_argv_field(key) end
+
+function native.guard_var(data) return guard(data, 'var', 0, 'var is guarded', write_var) end
+function native.guard_argv(data) return guard(data, 'argv', 0, 'argv is frozen', write_argv) end
 
 -- `sys`: scalars only, no field unknown.
 function native.seal_sys(fields)

@@ -5,20 +5,22 @@ local raw = native.raw
 
 local error, getmetatable, tonumber, type = raw.error, raw.getmetatable, raw.tonumber, raw.type
 local rawget = raw.rawget
-local concat, rep = raw.table.concat, raw.string.rep
+local concat = raw.table.concat
+local library = raw.string
 local string = _G.string
 
 function string.rep(...)
   local text, count, separator = ...
   if text == '' and type(count) == 'number' and (separator == nil or separator == '') then return '' end
-  return rep(...)
+  return library.rep(...)
 end
 
 -- A replacement that is a table or a function is looked up here, so that it may suspend.
-function string.gsub(text, pattern, replacement, limit)
+function string.gsub(...)
+  local text, pattern, replacement, limit = ...
   local kind = type(replacement)
   if kind ~= 'table' and kind ~= 'function' then
-    local result, count = native.gsub(text, pattern, replacement, limit)
+    local result, count = native.gsub(...)
     return result, count
   end
   local step = native.gsub_steps(text, pattern, limit)

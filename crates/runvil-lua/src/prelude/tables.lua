@@ -8,8 +8,9 @@ local error, next, rawequal, rawget, rawlen, select, tostring, type =
 local getmetatable = raw.getmetatable
 local huge, max_integer = raw.math.huge, raw.math.maxinteger
 local math_type, to_integer = raw.math.type, raw.math.tointeger
-local concat, insert, move, remove, sort, unpack =
-  raw.table.concat, raw.table.insert, raw.table.move, raw.table.remove, raw.table.sort, raw.table.unpack
+local sort = raw.table.sort
+-- Called by their names, which the messages of bad arguments show.
+local library = raw.table
 local valid_utf8 = raw.utf8.len
 local to_text = native.to_text
 local globals = _G
@@ -194,11 +195,11 @@ function globals.table.concat(list, separator, first, last)
     count = count + 1
     pieces[count] = value
   end
-  return concat(pieces, separator)
+  return library.concat(pieces, separator)
 end
 
 function globals.table.insert(t, ...)
-  if is_plain(t) then return insert(t, ...) end
+  if is_plain(t) then return library.insert(t, ...) end
   local behind = length_of(t, 2) + 1
   local given = select('#', ...)
   if given == 1 then
@@ -215,7 +216,7 @@ function globals.table.insert(t, ...)
 end
 
 function globals.table.remove(t, ...)
-  if is_plain(t) then return remove(t, ...) end
+  if is_plain(t) then return library.remove(t, ...) end
   local size = length_of(t, 2)
   local position = ...
   position = position == nil and size or integer(position, 2, 'remove', 2)
@@ -237,7 +238,7 @@ local at_once = 1 << 16
 function globals.table.move(source, first, last, to, ...)
   local target = ...
   if target == nil then target = source end
-  if type(source) ~= 'table' or type(target) ~= 'table' then return move(source, first, last, to, ...) end
+  if type(source) ~= 'table' or type(target) ~= 'table' then return library.move(source, first, last, to, ...) end
   first, last, to = integer(first, 2, 'move', 2), integer(last, 3, 'move', 2), integer(to, 4, 'move', 2)
   if last < first then return target end
   if not (first > 0 or last < max_integer + first) then
@@ -246,7 +247,7 @@ function globals.table.move(source, first, last, to, ...)
   local count = last - first + 1
   if to > max_integer - count + 1 then error("bad argument #4 to 'move' (destination wrap around)", 2) end
   if count <= at_once and is_plain(source) and is_plain(target) then
-    return move(source, first, last, to, target)
+    return library.move(source, first, last, to, target)
   end
   if to > last or to <= first or not rawequal(source, target) then
     for offset = 0, count - 1 do target[to + offset] = source[first + offset] end
@@ -260,7 +261,7 @@ end
 local too_many = 1 << 24
 
 function globals.table.unpack(t, first, last)
-  if is_plain(t) then return unpack(t, first, last) end
+  if is_plain(t) then return library.unpack(t, first, last) end
   first = first == nil and 1 or integer(first, 2, 'unpack', 2)
   last = last == nil and length_of(t, 2) or integer(last, 3, 'unpack', 2)
   if first > last then return end
@@ -268,7 +269,7 @@ function globals.table.unpack(t, first, last)
   if count <= 0 or count > too_many then error('too many results to unpack', 2) end
   local values = {}
   for offset = 1, count do values[offset] = t[first + offset - 1] end
-  return unpack(values, 1, count)
+  return library.unpack(values, 1, count)
 end
 
 -- Sorting: Lua's own quicksort, with pivots that depend on nothing but the input.
@@ -329,7 +330,7 @@ function globals.table.sort(t, less)
     if type(t) ~= 'userdata' then
       error("bad argument #1 to 'sort' (table expected, got " .. type(t) .. ')', 2)
     end
-    return sort(t, less)
+    return library.sort(t, less)
   end
   local size = length_of(t, 2)
   if size < 2 then return end

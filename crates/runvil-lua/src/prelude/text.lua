@@ -5,7 +5,9 @@ local raw = native.raw
 
 local error, rawget, select, setmetatable, tostring, type =
   raw.error, raw.rawget, raw.select, raw.setmetatable, raw.tostring, raw.type
-local find, format, match = raw.string.find, raw.string.format, raw.string.match
+local find, match = raw.string.find, raw.string.match
+-- Called by its name, which the messages of bad arguments show.
+local library = raw.string
 local unpack = raw.table.unpack
 local globals = _G
 
@@ -53,15 +55,16 @@ local function is_scalar(kind)
 end
 
 -- The values that `%s` prints are turned into text here, where their `__tostring` may suspend.
-function globals.string.format(pattern, ...)
-  if type(pattern) ~= 'string' then return format(pattern, ...) end
+function globals.string.format(...)
+  local pattern = ...
+  if type(pattern) ~= 'string' then return library.format(...) end
   local arguments, count = { ... }, select('#', ...)
   local simple = not find(pattern, 'p', 1, true)
-  for at = 1, simple and count or 0 do
+  for at = 2, simple and count or 0 do
     simple = simple and is_scalar(type(arguments[at]))
   end
-  if simple then return format(pattern, ...) end
-  local at, position = 0, 1
+  if simple then return library.format(...) end
+  local at, position = 1, 1
   while true do
     local start = find(pattern, '%', position, true)
     local conversion, behind = match(pattern, '^[^%a%%]*([%a%%])()', start and start + 1 or #pattern + 1)
@@ -76,5 +79,5 @@ function globals.string.format(pattern, ...)
       end
     end
   end
-  return format(pattern, unpack(arguments, 1, count))
+  return library.format(unpack(arguments, 1, count))
 end
