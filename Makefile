@@ -5,6 +5,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -13,7 +14,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.lua' 
 PACKAGE := pyproject.toml $(shell find python -not -name '*.pyc' -not -name '*.so' -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-python format develop bench lock clean
+.PHONY: help demo test test-rust test-python lint lint-rust lint-python format develop bench bench-peers lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,13 +57,18 @@ bench: $(VENV)/dev-tools ## the benchmarks, on a release build
 	$(BIN)/maturin develop --release --quiet
 	@touch $(VENV)/developed
 	$(BIN)/python -m pytest benches --benchmark-enable --benchmark-only
+	cargo bench --package runvil-engine --locked
 
-lock: $(VENV)/dev-tools ## renew requirements-dev.txt
+bench-peers: $(PEERS)/installed ## compare with what else one would pick: table and plot in benches/
+	$(PEERS)/bin/python -m benches.run
+
+lock: $(VENV)/dev-tools ## renew requirements-dev.txt and benches/requirements-peers.txt
 	$(BIN)/pip install --quiet --upgrade uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group develop --no-header --upgrade -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --upgrade benches/requirements-peers.in -o benches/requirements-peers.txt
 
 clean: ## remove what was built
-	rm -rf $(VENV) target python/runvil/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(PEERS) target python/runvil/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -79,4 +85,14 @@ $(VENV)/dev-tools: requirements-dev.txt | $(BIN)/python
 $(VENV)/developed: $(RUST) pyproject.toml $(VENV)/dev-tools
 	$(BIN)/maturin develop --quiet
 	@rm -f $(VENV)/installed
+	@touch $@
+
+$(PEERS)/peers: benches/requirements-peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r benches/requirements-peers.txt
+	@touch $@
+
+$(PEERS)/installed: export PYO3_PYTHON := $(CURDIR)/$(PEERS)/bin/python
+$(PEERS)/installed: $(RUST) $(PACKAGE) $(PEERS)/peers
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check .
 	@touch $@

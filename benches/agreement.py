@@ -1,12 +1,15 @@
 """Asserts that contestants agree where they should: speed alone proves nothing."""
 
+# mypy: disable-error-code="import-not-found, no-any-return"
+# The peers are installed for the comparison alone, so that the type checker of the project does not see them.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import runvil
 
+import runvil
 from benches import baselines, conversations
 from benches.work import TRIM_TOKENS, Prepared
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from benches.conversations import Conversation, Record
 
 
-class Disagreement(AssertionError):
+class DisagreementError(AssertionError):
     """Two contestants came to different results."""
 
 
@@ -27,9 +30,9 @@ def _expect(what: str, name: str, got: Any, expected: Any) -> None:
     if isinstance(got, list) and isinstance(expected, list):
         for index, (one, other) in enumerate(zip(got, expected, strict=False)):
             if one != other:
-                raise Disagreement(f"{what}: {name} differs at {index}: {one!r:.300} instead of {other!r:.300}")
-        raise Disagreement(f"{what}: {name} has {len(got)} items instead of {len(expected)}")
-    raise Disagreement(f"{what}: {name} gives {got!r:.300} instead of {expected!r:.300}")
+                raise DisagreementError(f"{what}: {name} differs at {index}: {one!r:.300} instead of {other!r:.300}")
+        raise DisagreementError(f"{what}: {name} has {len(got)} items instead of {len(expected)}")
+    raise DisagreementError(f"{what}: {name} gives {got!r:.300} instead of {expected!r:.300}")
 
 
 def check(prepared: Iterable[Prepared], conversation: Conversation) -> list[str]:
@@ -161,7 +164,9 @@ def check_refusals(contestants: Iterable[Contestant]) -> list[str]:
         if contestant.refuses_by_rules and contestant.turn_objects:
             for records in BROKEN:
                 expected = _refusal(baselines.check, records)
-                _expect(f"refusal of {records!r:.80}", contestant.name, _refusal(contestant.turn_objects, records), expected)
+                _expect(
+                    f"refusal of {records!r:.80}", contestant.name, _refusal(contestant.turn_objects, records), expected
+                )
             names.append(contestant.name)
     return [f"texts of {len(BROKEN)} refusals: {', '.join(names)}"]
 

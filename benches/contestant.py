@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
     from benches.conversations import Conversation, Record
@@ -75,7 +75,7 @@ class Contestant:
     """Whether a round costs what changed, so that every round of a long loop is run."""
     read: Callable[[Any], tuple[int, int]] | None = None
     """Reads the role and content of each record; returns `characters of the roles, string contents`."""
-    columns: Callable[[Any], tuple[list[str], list[Any]]] | None = None
+    columns: Callable[[Any], tuple[Sequence[str], Sequence[str]]] | None = None
     """All roles and all texts at once."""
     snapshot: Callable[[Any], Any] | None = None
     """Takes a copy that later edits do not change."""

@@ -4,27 +4,27 @@ The shares are those of a long session of a coding or research agent: many tool 
 length, some of them in other scripts, some records in several parts, some with metadata.
 """
 
-# ruff: noqa: S311 - nothing here is a secret
-
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SEED = 20_260_101
 
-_ASCII = (
-    "the model answers with a short list of results and then asks for another tool because some data was missing in "
-    "part so it reads the file again and compares both versions line by line before it decides what to change next"
-).split()
-_NON_ASCII = "größe naïve façade señal übung árbol żółć привет мир ответ データ 検索 結果 文書 模型 회의 ελληνικά 🦀 🎉".split()
+_ASCII_WORDS = """
+the model answers with a short list of results and then asks for another tool because some data was missing in part so
+it reads the file again and compares both versions line by line before it decides what to change next
+"""
+_OTHER_WORDS = (
+    "größe naïve façade señal übung árbol żółć привет мир ответ データ 検索 結果 文書 模型 회의 ελληνικά 🦀 🎉"
+)
+_ASCII, _NON_ASCII = _ASCII_WORDS.split(), _OTHER_WORDS.split()
 _TOOLS = ("web_search", "read_file", "run_tests", "list_folder", "query_database")
 _POOL_WORDS = 40_000
 
@@ -50,12 +50,12 @@ class Conversation:
     @cached_property
     def records_json(self) -> bytes:
         """The record form as JSON."""
-        return orjson.dumps(self.records)
+        return to_json(self.records).encode()
 
     @cached_property
     def openai_json(self) -> bytes:
         """The form of OpenAI's chat API as JSON."""
-        return orjson.dumps(self.openai)
+        return to_json(self.openai).encode()
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,11 @@ class Shape:
     """Share of the records with metadata."""
 
 
+def to_json(value: object) -> str:
+    """Compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def to_openai(record: Record) -> Record:
     """One record in the form of OpenAI's chat API."""
     message = {name: value for name, value in record.items() if name not in ("meta", "tool_calls")}
@@ -82,7 +87,7 @@ def to_openai(record: Record) -> Record:
             {
                 "id": call["id"],
                 "type": "function",
-                "function": {"name": call["name"], "arguments": orjson.dumps(call["arguments"]).decode()},
+                "function": {"name": call["name"], "arguments": to_json(call["arguments"])},
             }
             for call in record["tool_calls"]
         ]

@@ -1,8 +1,8 @@
 """Measuring time and memory.
 
 Time is CPU time of the process, best of several runs: other programs on the machine disturb it least. The contestants
-take turns, so that a drift of the machine meets them all. The garbage collector is off while one is timed, which favours
-those that make many objects.
+take turns, so that a drift of the machine meets them all. The garbage collector is off while one is timed, which
+favours those that make many objects.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _clock = time.process_time_ns
+# Nanoseconds; shorter work is repeated.
+SHORTEST = 500_000
 
 
 @dataclass(frozen=True)
@@ -58,34 +60,64 @@ def per(timing: Timing, count: int) -> Timing:
 
 
 def once(work: Callable[[], Any]) -> float:
-    """The seconds that one run takes. What it returns is dropped after the clock is read."""
+    """The seconds that one run takes. What it returns is dropped after the clock is read.
+
+    One too short for the clock is repeated, and the mean is taken.
+    """
     with without_collector():
         start = _clock()
         result = work()
         taken = _clock() - start
-    del result
-    return taken / 1e9
+        del result
+        if taken >= SHORTEST:
+            return taken / 1e9
+        count = min(SHORTEST // max(taken, 1), 1_000)
+        start = _clock()
+        for _ in range(count):
+            work()
+        return (_clock() - start) / count / 1e9
 
 
 def interleaved(
-    works: Mapping[str, Callable[[], Any]], *, runs: int, budget: float = 6.0
+    makers: Mapping[str, Callable[[], Callable[[], Any] | None]],
+    *,
+    runs: int,
+    budget: float = 6.0,
+    fresh: bool = False,
 ) -> dict[str, Timing]:
-    """The best of up to `runs` runs of each, taking turns.
+    """The best of up to `runs` runs of what each maker makes, taking turns.
 
-    One that has taken `budget` seconds in all takes no further turn.
+    One that has taken `budget` seconds in all takes no further turn. With `fresh`, it is made anew for each run, and a
+    run is not repeated.
     """
     best: dict[str, float] = {}
-    spent = dict.fromkeys(works, 0.0)
-    count = dict.fromkeys(works, 0)
-    for _ in range(runs):
-        for name, work in works.items():
-            if count[name] and spent[name] * (count[name] + 1) / count[name] > budget:
+    made: dict[str, Callable[[], Any]] = {}
+    spent: dict[str, float] = {}
+    count: dict[str, int] = {}
+    for turn in range(runs):
+        for name, make in makers.items():
+            if turn and (name not in made or spent[name] * (count[name] + 1) / count[name] > budget):
                 continue
-            taken = once(work)
+            if fresh or not turn:
+                begun = time.perf_counter()
+                work = make()
+                if work is None:
+                    continue
+                made[name] = work
+                # What takes long to make is not made often.
+                spent[name] = spent.get(name, 0.0) + (time.perf_counter() - begun if fresh else 0.0)
+            taken = once(made[name]) if not fresh else _single(made[name])
             spent[name] += taken
-            count[name] += 1
+            count[name] = count.get(name, 0) + 1
             best[name] = min(taken, best.get(name, taken))
-    return {name: Timing(best[name], count[name]) for name in works}
+    return {name: Timing(best[name], count[name]) for name in made}
+
+
+def _single(work: Callable[[], Any]) -> float:
+    with without_collector():
+        start = _clock()
+        work()
+        return (_clock() - start) / 1e9
 
 
 def rounds(step: Callable[[Any], Any], added: list[Any], *, batch: int, budget: float) -> Timing:

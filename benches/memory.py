@@ -29,7 +29,7 @@ class Memory:
 def of(contestant: Contestant, file: Path) -> Memory:
     """Measures in a process of its own."""
     command = [sys.executable, "-m", "benches.memory", contestant.name, str(file)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own module
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return Memory(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -47,8 +47,8 @@ def _settle() -> None:
 
 def main(name: str, path: str) -> None:
     """Loads the file as the contestant does and prints what that took."""
-    from benches.peers.all import by_name
     from benches.conversations import conversation
+    from benches.peers.all import by_name
 
     contestant = by_name(name)
     load = contestant.hold or contestant.parse

@@ -53,7 +53,7 @@ def log_log(title: str, x_title: str, y_title: str, lines: Sequence[Line], note:
     x = _Scale(min(xs), max(xs), LEFT, WIDTH - RIGHT)
     y = _Scale(10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys))), HEIGHT - BOTTOM, TOP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"',
         'font-family="Helvetica, Arial, sans-serif" font-size="13" role="img">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
@@ -74,16 +74,18 @@ def _axes(x: _Scale, y: _Scale, xs: Sequence[float], x_title: str, y_title: str)
     for value in y.decades():
         at = f"{y(value):.1f}"
         parts.append(f'<line x1="{LEFT}" x2="{right}" y1="{at}" y2="{at}" stroke="#dddddd"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end" fill="#444444">{_time(value)}</text>')
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end" fill="#444444">{_time(value)}</text>'
+        )
     for value in xs:
         at = f"{x(value):.1f}"
         parts.append(f'<line x1="{at}" x2="{at}" y1="{TOP}" y2="{bottom}" stroke="#eeeeee"/>')
         parts.append(f'<text x="{at}" y="{bottom + 18}" text-anchor="middle" fill="#444444">{value:,.0f}</text>')
-    middle = (TOP + bottom) / 2
+    center, middle = (LEFT + right) / 2, (TOP + bottom) / 2
     parts += [
         f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="#444444"/>',
-        f'<text x="{(LEFT + right) / 2}" y="{bottom + 42}" text-anchor="middle" fill="#222222">{escape(x_title)}</text>',
-        f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle" fill="#222222">'
+        f'<text x="{center}" y="{bottom + 42}" text-anchor="middle" fill="#222222">{escape(x_title)}</text>',
+        f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle" fill="#222222">',
         f"{escape(y_title)}</text>",
     ]
     return parts

@@ -1,5 +1,7 @@
 """The results as text: ratios on the terminal, `results.md`, the plot, and the summary in the README."""
 
+# ruff: noqa: RUF001 - a ratio is written with a multiplication sign
+
 from __future__ import annotations
 
 import os
@@ -77,8 +79,7 @@ def summary(results: Results) -> str:
         base = results.seconds_of(key, length, ours)
         if base is None:
             continue
-        ratios = [results.ratio(key, length, name, ours) for name in columns]
-        cells = ["" if ratio is None else times(ratio) for ratio in ratios]
+        cells = [_compared(results, key, length, name, ours) for name in columns]
         lines.append(f"| {title} | {duration(base)} | " + " | ".join(cells) + " |")
     if OURS in results.memory:
         cells = [
@@ -88,6 +89,16 @@ def summary(results: Results) -> str:
         kept = results.memory[OURS].kept / results.content_bytes
         lines.append(f"| memory, times the bytes of content | {kept:.2g} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _compared(results: Results, key: str, length: int, name: str, ours: str) -> str:
+    """How many times as long as ours: at the longest length that was measured, named when it is a shorter one."""
+    lengths = [measured for measured in results.lengths(key, name) if measured <= length]
+    if not lengths:
+        return ""
+    ratio = results.ratio(key, lengths[-1], name, ours)
+    note = "" if lengths[-1] == length else f" at {lengths[-1]:,}"
+    return "" if ratio is None else times(ratio) + note
 
 
 def readme_section(results: Results) -> str:
@@ -125,11 +136,7 @@ def _work_table(results: Results, key: str, title: str) -> list[str]:
             cells.append(f"~{text}" if timing and timing.sampled else text)
         if not any(cells):
             continue
-        longest = results.lengths(key, contestant.name)[-1]
-        ratio = results.ratio(key, longest, contestant.name, OURS)
-        compared = "" if ratio is None else times(ratio)
-        if compared and longest != lengths[-1]:
-            compared += f" at {longest:,}"
+        compared = _compared(results, key, lengths[-1], contestant.name, OURS)
         remark = _remark(contestant, key)
         lines.append(f"| {contestant.name} | " + " | ".join(cells) + f" | {compared} | {remark} |")
     return [*lines, ""]
@@ -175,8 +182,8 @@ def markdown(results: Results) -> str:
     parts = [
         "# Comparison",
         "",
-        f"Made by `{COMMAND}` in {results.seconds / 60:.0f} minutes, all figures in one run. CPU time, best of several "
-        "runs, the contestants taking turns, the garbage collector off. `~` marks a loop of which evenly spaced rounds "
+        f"Made by `{COMMAND}` in {results.seconds / 60:.0f} minutes, all figures in one run. CPU time, best of several",
+        "runs, the contestants taking turns, the garbage collector off. `~` marks a loop of which evenly spaced rounds",
         "were run and the rest counted like them. Ratios are to runvil at the same length, with the body as bytes.",
         "",
         f"{platform.python_implementation()} {platform.python_version()}, {_processor()}, {os.cpu_count()} cores. "

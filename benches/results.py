@@ -33,7 +33,7 @@ class Results:
     def seconds_of(self, work: str, length: int, name: str) -> float | None:
         """What one contestant took; None when it was not measured."""
         timing = self.times.get((work, length), {}).get(name)
-        return timing and timing.seconds
+        return None if timing is None else timing.seconds
 
     def ratio(self, work: str, length: int, name: str, to: str) -> float | None:
         """How many times as long one contestant took as another."""

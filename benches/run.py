@@ -6,11 +6,12 @@ import argparse
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benches import agreement, conversations, measure, memory, report
-from benches.peers.all import CONTESTANTS
+from benches.peers.all import NAMES, by_name
 from benches.results import Results
 from benches.work import WORKS, Prepared
 
@@ -27,7 +28,9 @@ LOOPS = (100, 300, 1_000, 3_000, 10_000)
 RUNS = {1_000: 15, 10_000: 7, 100_000: 4}
 # Longer ones are not run, or sampled: seconds.
 LONGEST = 15.0
-SAMPLES = 12
+SAMPLES = 10
+# A loop that takes this many seconds is run once.
+ONCE = 2.0
 
 
 def say(text: str) -> None:
@@ -46,13 +49,9 @@ def measure_size(results: Results, contestants: Sequence[Contestant], size: int)
     with measure.frozen():
         for work in WORKS:
             say(f"{size:,} records: {work.title}")
-            made = {it.contestant.name: work.make(it) for it in prepared}
-            works = {name: run for name, run in made.items() if run is not None}
-            # One that is given its preparation again each time runs once.
-            timings = measure.interleaved(works, runs=1 if work.fresh else RUNS[size])
-            results.times[work.key, size] = {
-                name: measure.per(timing, work.per) for name, timing in timings.items()
-            }
+            makers = {it.contestant.name: partial(work.make, it) for it in prepared}
+            timings = measure.interleaved(makers, runs=RUNS[size], fresh=work.fresh)
+            results.times[work.key, size] = {name: measure.per(timing, work.per) for name, timing in timings.items()}
         say(f"{size:,} records: one more round")
         results.times["round", size] = one_more_round(prepared)
 
@@ -81,20 +80,19 @@ def _pairs(contestant: Contestant, count: int, seed: int = conversations.SEED) -
 
 def measure_long_runs(results: Results, contestants: Sequence[Contestant]) -> None:
     """Runs of one role, as long as the time that they are predicted to take allows."""
+    merge = next(work for work in WORKS if work.key == "merge")
     predicted: dict[str, float] = {}
     for length in LONG_RUNS:
         say(f"a run of {length:,} user records")
         conversation = conversations.long_run(length)
-        works = {}
-        for contestant in contestants:
-            if contestant.merge and predicted.get(contestant.name, 0) <= 2 * LONGEST:
-                works[contestant.name] = WORKS_BY_KEY["merge"].make(Prepared(contestant, conversation))
-        timings = measure.interleaved({name: run for name, run in works.items() if run}, runs=5, budget=2.0)
+        makers = {
+            contestant.name: partial(merge.make, Prepared(contestant, conversation))
+            for contestant in contestants
+            if predicted.get(contestant.name, 0.0) <= LONGEST
+        }
+        timings = measure.interleaved(makers, runs=5, budget=2.0)
         results.times["long_run", length] = timings
         predicted = {name: timing.seconds * 16 for name, timing in timings.items()}
-
-
-WORKS_BY_KEY = {work.key: work for work in WORKS}
 
 
 def measure_loops(results: Results, contestants: Sequence[Contestant], lengths: Sequence[int]) -> None:
@@ -110,13 +108,13 @@ def measure_loops(results: Results, contestants: Sequence[Contestant], lengths: 
             for turn in range(3):
                 for contestant in loopers:
                     name = contestant.name
-                    if turn and not contestant.incremental:
+                    if turn and timings[name].seconds > ONCE:
                         continue
                     assert contestant.looper is not None
                     step = contestant.looper(contestant.objects(first))
                     rounds = added[name][:length]
                     earlier, took = before.get(name, (length, 0.0))
-                    if not contestant.incremental and took * (length / earlier) ** 2 > LONGEST:
+                    if took * (length / earlier) ** 2 > LONGEST:
                         timing = measure.sampled_loop(step, rounds, SAMPLES)
                     else:
                         timing = measure.loop(step, rounds)
@@ -143,10 +141,12 @@ def main() -> None:
     """Measures, compares and reports."""
     parser = argparse.ArgumentParser(prog="python -m benches.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the smaller sizes only; writes no file")
-    parser.add_argument("--only", metavar="NAME", action="append", help="one contestant; may be repeated")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", choices=NAMES, help="one contestant; may be repeated"
+    )
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="the folder of the results")
     options = parser.parse_args()
-    contestants = [one for one in CONTESTANTS if not options.only or one.name in options.only]
+    contestants = [by_name(name) for name in NAMES if not options.only or name in options.only]
     sizes = SIZES[:2] if options.quick else SIZES
     start = time.monotonic()
     results = Results(contestants=contestants, sizes=list(sizes))

@@ -59,21 +59,39 @@ def all_of(results: Results) -> list[Target]:
     one_round = results.seconds_of("round", size, LENT)
     at_most("P3", f"microseconds of one more round on {size:,} records", one_round and one_round * 1e6, 20)
     first = results.sizes[0]
-    at_most("P3", f"one more round on {size:,} to {first:,}", against(("round", size, LENT), ("round", first, LENT)), 1.5)
+    at_most(
+        "P3", f"one more round on {size:,} to {first:,}", against(("round", size, LENT), ("round", first, LENT)), 1.5
+    )
     for name, bound in ((INCREMENTAL, 20), (NAIVE, 60), ("langchain-core", 150)):
         at_least("P4", "loop", loop, name, bound, LENT)
     longest = max((length for key, length in results.times if key == "loop"), default=0)
-    at_most("P4", f"exponent of the loop from 1,000 to {longest:,} rounds", results.exponent("loop", LENT, 1_000, longest) if longest > 1_000 else None, 1.15)
+    at_most(
+        "P4",
+        f"exponent of the loop from 1,000 to {longest:,} rounds",
+        results.exponent("loop", LENT, 1_000, longest) if longest > 1_000 else None,
+        1.15,
+    )
     at_least("P5", "append", size, INCREMENTAL, 1.5)
-    at_most("P5", f"append to {size:,} to append to {first:,}", against(("append", size, OURS), ("append", first, OURS)), 1.3)
+    at_most(
+        "P5",
+        f"append to {size:,} to append to {first:,}",
+        against(("append", size, OURS), ("append", first, OURS)),
+        1.3,
+    )
     at_most("P6", "reading through views to a dict", against(("read", size, OURS), ("read", size, NAIVE)), 2)
     at_least("P6", "columns", size, NAIVE, 5)
     memory = results.memory.get(OURS)
-    at_most("P7", "memory kept to the bytes of text", memory and memory.kept / results.content_bytes, 1.6)
-    at_most("P7", "peak while loading to memory kept", memory and memory.peak / memory.kept, 1.3)
+    kept = None if memory is None else memory.kept / results.content_bytes
+    at_most("P7", "memory kept to the bytes of text", kept, 1.6)
+    at_most("P7", "peak while loading to memory kept", None if memory is None else memory.peak / memory.kept, 1.3)
     long_run = results.seconds_of("long_run", run, OURS)
     at_most("P8", f"milliseconds of merging a run of {run:,} user records", long_run and long_run * 1e3, 10)
-    at_most("P8", f"exponent of merging a run from 1,000 to {run:,} records", results.exponent("long_run", OURS, 1_000, run), 1.15)
+    at_most(
+        "P8",
+        f"exponent of merging a run from 1,000 to {run:,} records",
+        results.exponent("long_run", OURS, 1_000, run),
+        1.15,
+    )
     snapshot = results.seconds_of("snapshot", size, OURS)
     at_most("P9", f"milliseconds of a snapshot of {size:,} records", snapshot and snapshot * 1e3, 1)
     at_least("P9", "trim", size, "langchain-core", 200)

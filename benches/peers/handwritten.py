@@ -1,10 +1,13 @@
 """Hand-written Python with orjson: everything again each time, or with running state."""
 
+# mypy: disable-error-code="import-not-found, no-any-return"
+# The peers are installed for the comparison alone, so that the type checker of the project does not see them.
+
 from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -12,7 +15,7 @@ from benches import baselines, rules
 from benches.contestant import Contestant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from benches.contestant import Turn
     from benches.conversations import Conversation, Record
@@ -114,7 +117,7 @@ def _read(records: list[Record]) -> tuple[int, int]:
     return roles, strings
 
 
-def _columns(records: list[Record]) -> tuple[list[str], list[Any]]:
+def _columns(records: list[Record]) -> tuple[Sequence[str], Sequence[str]]:
     texts = []
     for record in records:
         content = record["content"]

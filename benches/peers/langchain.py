@@ -1,5 +1,8 @@
 """langchain-core: its messages, and the functions it has for merging, counting and trimming them."""
 
+# mypy: disable-error-code="import-not-found, no-any-return"
+# The peers are installed for the comparison alone, so that the type checker of the project does not see them.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,18 +1,21 @@
 """This package: the body as Python bytes, or lent as a view of the buffer that the next round continues."""
 
+# mypy: disable-error-code="import-not-found, no-any-return"
+# The peers are installed for the comparison alone, so that the type checker of the project does not see them.
+
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import runvil
 
+import runvil
 from benches import baselines, rules
 from benches.contestant import Contestant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from benches.contestant import Turn
     from benches.conversations import Conversation, Record
@@ -92,7 +95,7 @@ def _read(conversation: runvil.Conversation) -> tuple[int, int]:
     return roles, strings
 
 
-def _columns(conversation: runvil.Conversation) -> tuple[list[str], list[Any]]:
+def _columns(conversation: runvil.Conversation) -> tuple[Sequence[str], Sequence[str]]:
     return conversation.roles(), conversation.texts()
 
 

@@ -1,5 +1,8 @@
 """pydantic-ai: its message types, its repair and merge of a history, and its mapping to OpenAI's chat API."""
 
+# mypy: disable-error-code="import-not-found, no-any-return"
+# The peers are installed for the comparison alone, so that the type checker of the project does not see them.
+
 from __future__ import annotations
 
 import asyncio

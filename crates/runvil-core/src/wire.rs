@@ -108,6 +108,20 @@ impl Draft {
         Self { role, form: Form::Verbatim, content_end: 0, calls_end: 0, call_count: 0, text_bytes: 0, start }
     }
 
+    /// A message without tool calls that is written already, with this string as its content.
+    pub(crate) fn verbatim(role: Role, content: RawString<'_>, content_end: usize) -> Self {
+        let form = if content.decoded_len == content.inside.len() { Form::Verbatim } else { Form::Escaped };
+        Self {
+            role,
+            form,
+            content_end,
+            calls_end: content_end,
+            call_count: 0,
+            text_bytes: content.decoded_len,
+            start: 0,
+        }
+    }
+
     /// Bytes of a message with this content, when nothing in it is escaped and nothing follows it.
     pub(crate) fn plain_len(role: Role, content: &str) -> usize {
         opening(role).len() + content.len() + "\"\"}".len()

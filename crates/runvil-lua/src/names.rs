@@ -28,7 +28,24 @@ pub(crate) fn is_label(text: &str) -> bool {
         && bytes[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
+/// The globals of Lua's libraries that a block does not find. A test compares what stays with the lists below.
+pub(crate) const REMOVED: [&str; 12] = [
+    "collectgarbage",
+    "coroutine",
+    "dofile",
+    "load",
+    "loadfile",
+    "print",
+    "rawequal",
+    "rawget",
+    "rawlen",
+    "rawset",
+    "utf8",
+    "warn",
+];
+
 /// The functions of the base library that stay.
+#[cfg(test)]
 pub(crate) const BASE: [&str; 13] = [
     "assert",
     "error",
@@ -46,10 +63,50 @@ pub(crate) const BASE: [&str; 13] = [
 ];
 
 /// The library tables that stay, and the two other names of the base library.
+#[cfg(test)]
 pub(crate) const LIBRARIES: [&str; 5] = ["string", "table", "math", "_G", "_VERSION"];
 
 /// The names of `string` that stay.
+#[cfg(test)]
 pub(crate) const STRING: [&str; 16] = [
     "byte", "char", "find", "format", "gmatch", "gsub", "len", "lower", "match", "pack", "packsize", "rep", "reverse",
     "sub", "unpack", "upper",
+];
+
+/// The names of `table` that stay.
+#[cfg(test)]
+pub(crate) const TABLE: [&str; 8] = ["concat", "create", "insert", "move", "pack", "remove", "sort", "unpack"];
+
+/// The names of `math` that stay.
+#[cfg(test)]
+pub(crate) const MATH: [&str; 29] = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "deg",
+    "exp",
+    "floor",
+    "fmod",
+    "frexp",
+    "huge",
+    "ldexp",
+    "log",
+    "max",
+    "maxinteger",
+    "min",
+    "mininteger",
+    "modf",
+    "pi",
+    "rad",
+    "random",
+    "randomseed",
+    "sin",
+    "sqrt",
+    "tan",
+    "tointeger",
+    "type",
+    "ult",
 ];

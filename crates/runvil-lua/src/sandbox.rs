@@ -12,7 +12,7 @@ use crate::error_value::{failure_of, is_memory_error, raise};
 use crate::failure::Failure;
 use crate::guards;
 use crate::messages::{Messages, record_at};
-use crate::names::{BASE, LIBRARIES, STRING};
+use crate::names::REMOVED;
 use crate::section::{Frame, Section, Trace};
 use crate::strings;
 use crate::view::RecordView;
@@ -51,13 +51,12 @@ pub(crate) fn interpreter() -> mlua::Result<Lua> {
 fn run_prelude(lua: &Lua, native: &Table) -> mlua::Result<()> {
     static BYTECODE: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
-    let parts = match BYTECODE.get() {
-        Some(parts) => parts,
-        None => {
-            let compiled = PRELUDE.iter().map(|part| Ok(load(part.as_bytes(), ChunkMode::Text)?.dump(true)));
-            let parts = compiled.collect::<mlua::Result<Vec<_>>>()?;
-            BYTECODE.get_or_init(|| parts)
-        }
+    let parts = if let Some(parts) = BYTECODE.get() {
+        parts
+    } else {
+        let compiled = PRELUDE.iter().map(|part| Ok(load(part.as_bytes(), ChunkMode::Text)?.dump(true)));
+        let parts = compiled.collect::<mlua::Result<Vec<_>>>()?;
+        BYTECODE.get_or_init(|| parts)
     };
     for part in parts {
         load(part, ChunkMode::Binary)?.call::<()>(native)?;
@@ -94,31 +93,12 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     Ok(Base { native, hidden, behind })
 }
 
-/// Removes what is not in the language's list.
+/// Removes what the libraries have beyond the language's list.
 fn prune(globals: &Table) -> mlua::Result<()> {
-    let keep = |name: &[u8], names: &[&str]| names.iter().any(|kept| kept.as_bytes() == name);
-    let mut unwanted = Vec::new();
-    for pair in globals.pairs::<LuaString, Value>() {
-        let (name, _) = pair?;
-        if !keep(&name.as_bytes(), &BASE) && !keep(&name.as_bytes(), &LIBRARIES) {
-            unwanted.push(name);
-        }
-    }
-    for name in unwanted {
+    for name in REMOVED {
         globals.raw_set(name, Value::Nil)?;
     }
-    let string: Table = globals.raw_get("string")?;
-    let mut unwanted = Vec::new();
-    for pair in string.pairs::<LuaString, Value>() {
-        let (name, _) = pair?;
-        if !keep(&name.as_bytes(), &STRING) {
-            unwanted.push(name);
-        }
-    }
-    for name in unwanted {
-        string.raw_set(name, Value::Nil)?;
-    }
-    Ok(())
+    globals.raw_get::<Table>("string")?.raw_set("dump", Value::Nil)
 }
 
 /// Seeds `math.random` from the run's seed and the section entry, also when the author seeds it with nothing.

@@ -125,7 +125,7 @@ impl Record {
     /// `position` is the place, from 1, that the record takes in its list.
     pub fn from_json(text: &str, position: usize) -> Result<Self, JsonLoadError> {
         let (mut out, mut meta) = (String::with_capacity(text.len() + 32), String::new());
-        let mut cursor = Cursor::for_long(text);
+        let mut cursor = Cursor::new(text);
         let draft = MessageReader::default()
             .read(&mut cursor, position, &mut out, &mut meta)
             .map_err(|refusal| JsonLoadError::from_refusal(text, refusal))?;

@@ -4,7 +4,7 @@ use super::compact::push_compact;
 use super::parse::{Cursor, Fault, RawString};
 use crate::error::{Code, ListError, META_LIMIT};
 use crate::role::Role;
-use crate::wire::Draft;
+use crate::wire::{CALL_ID_KEY, Draft, opening};
 
 /// Why a message could not be read.
 #[derive(Debug)]
@@ -78,6 +78,32 @@ struct Fields<'a> {
     tool_calls: Slot<'a>,
     tool_call_id: Slot<'a>,
     has_meta: bool,
+    /// Where the metadata begins in its text.
+    meta_start: usize,
+}
+
+impl Fields<'_> {
+    /// The draft of a message that begins in the usual way, when its text, of this length, is in wire form as it
+    /// stands.
+    fn verbatim(&self, role: Role, len: usize) -> Option<Draft> {
+        let canonical = |slot: Slot<'_>| slot.text().filter(|raw| raw.canonical).map(|raw| raw.inside.len() + 2);
+        let content_end = opening(role).len() + canonical(self.content)?;
+        let id = if role == Role::Tool { CALL_ID_KEY.len() + canonical(self.tool_call_id)? } else { 0 };
+        // Anything longer has white space in it.
+        let content = self.content.text().filter(|_| content_end + id + 1 == len)?;
+        Some(Draft::verbatim(role, content, content_end))
+    }
+}
+
+/// What was found where a message should be.
+#[derive(Debug)]
+enum Scanned<'a> {
+    /// A value that is no object.
+    NoObject,
+    /// The fields of a message, not yet checked.
+    Fields(Fields<'a>),
+    /// A message that was checked and written.
+    Written(Draft),
 }
 
 /// Reads messages one after the other; its buffers serve all of them.
@@ -102,9 +128,10 @@ impl<'a> MessageReader<'a> {
         metas: &mut String,
     ) -> Result<Draft, Refusal> {
         let meta_start = metas.len();
-        let fields = match self.scan(cursor, metas) {
-            Ok(Some(fields)) => fields,
-            Ok(None) => return Err(ListError::at(Code::RecordNotTable, position).into()),
+        let fields = match self.scan(cursor, out, metas) {
+            Ok(Scanned::Fields(fields)) => fields,
+            Ok(Scanned::Written(draft)) => return Ok(draft),
+            Ok(Scanned::NoObject) => return Err(ListError::at(Code::RecordNotTable, position).into()),
             Err(fault) if fault.limit => return Err(ListError::not_json_record(position, fault.reason).into()),
             Err(fault) => return Err(Refusal::Text(fault)),
         };
@@ -134,8 +161,8 @@ impl<'a> MessageReader<'a> {
         Ok(draft)
     }
 
-    /// Finds the fields of a message, checking that all of it is JSON. `None` is a value that is no object.
-    fn scan(&mut self, cursor: &mut Cursor<'a>, metas: &mut String) -> Result<Option<Fields<'a>>, Fault> {
+    /// Finds the fields of a message, checking that all of it is JSON.
+    fn scan(&mut self, cursor: &mut Cursor<'a>, out: &mut String, metas: &mut String) -> Result<Scanned<'a>, Fault> {
         if cursor.peek() != Some(b'{') {
             // The levels of a record count from its fields' values.
             if cursor.peek() == Some(b'[') {
@@ -143,50 +170,79 @@ impl<'a> MessageReader<'a> {
             } else {
                 cursor.skip(0)?;
             }
-            return Ok(None);
+            return Ok(Scanned::NoObject);
         }
         self.arguments.clear();
-        let mut fields = Fields::default();
-        let meta_start = metas.len();
-        cursor.entries(0, |cursor, key, _| {
-            match key.decoded().as_bytes() {
-                b"role" => fields.role = self.slot(cursor, 0)?,
-                b"content" => {
-                    self.parts.clear();
-                    fields.content = if cursor.peek() == Some(b'[') {
-                        cursor.items(0, |cursor, depth| self.scan_part(cursor, depth))?;
-                        Slot::List
-                    } else {
-                        self.slot(cursor, 0)?
-                    };
-                }
-                b"tool_calls" => {
-                    self.calls.clear();
-                    fields.tool_calls = if cursor.peek() == Some(b'[') {
-                        cursor.items(0, |cursor, depth| self.scan_call(cursor, depth))?;
-                        Slot::List
-                    } else {
-                        self.slot(cursor, 0)?
-                    };
-                }
-                b"tool_call_id" => fields.tool_call_id = self.slot(cursor, 0)?,
-                b"meta" => {
-                    fields.has_meta = true;
-                    metas.truncate(meta_start);
-                    if cursor.peek() == Some(b'n') {
-                        cursor.skip(0)?;
-                    } else {
-                        push_compact(cursor, 0, metas)?;
-                    }
-                }
-                _ => cursor.skip(0)?,
+        let mut fields = Fields { meta_start: metas.len(), ..Fields::default() };
+        let start = cursor.offset();
+        // Most messages begin in the same way, and many are in wire form as they stand.
+        if let Some(role) = Role::ALL.into_iter().find(|role| cursor.eat_text(opening(*role))) {
+            fields.role = Slot::Text(role.as_str().into());
+            self.field(cursor, b"content", &mut fields, metas)?;
+            if role == Role::Tool && cursor.eat_text(CALL_ID_KEY) {
+                fields.tool_call_id = self.slot(cursor, 0)?;
             }
-            Ok(())
-        })?;
+            if !cursor.eat(b',') {
+                cursor.expect(b'}', "a comma or the end of an object is expected")?;
+                let whole = &cursor.text()[start..cursor.offset()];
+                if let Some(draft) = fields.verbatim(role, whole.len()) {
+                    out.push_str(whole);
+                    return Ok(Scanned::Written(draft));
+                }
+                self.calls.clear();
+                return Ok(Scanned::Fields(fields));
+            }
+            cursor.more_entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
+        } else {
+            cursor.entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
+        }
         if fields.tool_calls != Slot::List {
             self.calls.clear();
         }
-        Ok(Some(fields))
+        Ok(Scanned::Fields(fields))
+    }
+
+    /// Reads the value of one field.
+    fn field(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        key: &[u8],
+        fields: &mut Fields<'a>,
+        metas: &mut String,
+    ) -> Result<(), Fault> {
+        match key {
+            b"role" => fields.role = self.slot(cursor, 0)?,
+            b"content" => {
+                self.parts.clear();
+                fields.content = if cursor.peek() == Some(b'[') {
+                    cursor.items(0, |cursor, depth| self.scan_part(cursor, depth))?;
+                    Slot::List
+                } else {
+                    self.slot(cursor, 0)?
+                };
+            }
+            b"tool_calls" => {
+                self.calls.clear();
+                fields.tool_calls = if cursor.peek() == Some(b'[') {
+                    cursor.items(0, |cursor, depth| self.scan_call(cursor, depth))?;
+                    Slot::List
+                } else {
+                    self.slot(cursor, 0)?
+                };
+            }
+            b"tool_call_id" => fields.tool_call_id = self.slot(cursor, 0)?,
+            b"meta" => {
+                fields.has_meta = true;
+                metas.truncate(fields.meta_start);
+                if cursor.peek() == Some(b'n') {
+                    cursor.skip(0)?;
+                } else {
+                    push_compact(cursor, 0, metas)?;
+                }
+            }
+            _ => cursor.skip(0)?,
+        }
+        Ok(())
     }
 
     /// Reads a value that is no list of parts or calls. `depth` counts the levels around it.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-use super::string::{find_end, find_special, has_no_control, read_escape, unescape};
+use super::string::{find_special, read_escape, unescape};
 use super::{MAX_DEPTH, TOO_DEEP};
 
 /// What is wrong with a JSON text, and where.
@@ -39,6 +39,13 @@ impl<'a> RawString<'a> {
     }
 }
 
+impl<'a> From<&'a str> for RawString<'a> {
+    /// A string in which nothing is escaped.
+    fn from(inside: &'a str) -> Self {
+        Self { inside, canonical: true, decoded_len: inside.len() }
+    }
+}
+
 /// A number as it stands in the text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RawNumber<'a> {
@@ -53,18 +60,11 @@ pub(crate) enum RawNumber<'a> {
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
-    /// Whether the text is known to hold no control character.
-    plain: bool,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, plain: false }
-    }
-
-    /// A cursor for a long text, which is looked through for control characters first: strings are then found faster.
-    pub(crate) fn for_long(text: &'a str) -> Self {
-        Self { text, at: 0, plain: has_no_control(text.as_bytes()) }
+        Self { text, at: 0 }
     }
 
     pub(crate) fn offset(&self) -> usize {
@@ -106,6 +106,13 @@ impl<'a> Cursor<'a> {
         found
     }
 
+    /// Steps over exactly this text if it comes next.
+    pub(crate) fn eat_text(&mut self, text: &str) -> bool {
+        let found = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
+        self.at += if found { text.len() } else { 0 };
+        found
+    }
+
     pub(crate) fn expect(&mut self, byte: u8, reason: &'static str) -> Result<(), Fault> {
         if self.eat(byte) { Ok(()) } else { Err(self.fault(reason)) }
     }
@@ -122,8 +129,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let (mut canonical, mut saved) = (true, 0);
         loop {
-            let found = if self.plain { find_end(bytes, self.at) } else { find_special(bytes, self.at) };
-            let Some(at) = found else {
+            let Some(at) = find_special(bytes, self.at) else {
                 self.at = bytes.len();
                 return Err(self.fault("a string has no closing quote"));
             };
@@ -274,12 +280,21 @@ impl<'a> Cursor<'a> {
     pub(crate) fn entries(
         &mut self,
         depth: usize,
-        mut each: impl FnMut(&mut Self, RawString<'a>, usize) -> Result<(), Fault>,
+        each: impl FnMut(&mut Self, RawString<'a>, usize) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.open(depth)?;
         if self.eat(b'}') {
             return Ok(());
         }
+        self.more_entries(depth, each)
+    }
+
+    /// Reads the entries of an object from the next key on.
+    pub(crate) fn more_entries(
+        &mut self,
+        depth: usize,
+        mut each: impl FnMut(&mut Self, RawString<'a>, usize) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         loop {
             if self.peek() != Some(b'"') {
                 return Err(self.fault("a key is expected"));

@@ -2,86 +2,37 @@
 
 use std::borrow::Cow;
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
-const QUOTES: u64 = ONES * 0x22;
-const BACKSLASHES: u64 = ONES * 0x5c;
-/// Bytes looked through at once; the compiler turns the loop over them into vector instructions.
-const BLOCK: usize = 32;
+use wide::u8x16;
 
-/// The high bit of every byte that must be escaped: a quote, a backslash or a control character. Bits above the first
-/// such byte may be wrong.
-fn special_bits(word: u64) -> u64 {
-    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-    control | has_zero(word ^ QUOTES) | has_zero(word ^ BACKSLASHES)
-}
+/// Bytes looked through at once.
+const BLOCK: usize = 16;
 
 /// Whether the byte cannot stand for itself in a JSON string.
 pub(crate) const fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
+/// A bit for each byte that must be escaped, the first byte's lowest.
+fn special_mask(block: [u8; BLOCK]) -> u32 {
+    let bytes = u8x16::new(block);
+    let control = bytes.min(u8x16::splat(0x1f)).simd_eq(bytes);
+    (control | bytes.simd_eq(u8x16::splat(b'"')) | bytes.simd_eq(u8x16::splat(b'\\'))).to_bitmask()
+}
+
 /// The position of the first byte from `from` on that cannot stand for itself in a JSON string.
+#[inline]
 pub(crate) fn find_special(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    // Short strings end in the first words; long ones are looked through a block at a time.
-    for _ in 0..2 {
-        match look_at_word(bytes, at) {
-            Look::Found(found) => return Some(found),
-            Look::Plain => at += 8,
-            Look::End => return None,
-        }
-    }
-    while let Some(block) = bytes.get(at..at + BLOCK) {
-        if block.iter().fold(false, |any, byte| any | is_special(*byte)) {
-            break;
+    let mut rest = bytes.get(from..)?;
+    while let Some((block, behind)) = rest.split_first_chunk() {
+        let mask = special_mask(*block);
+        if mask != 0 {
+            return Some(at + mask.trailing_zeros() as usize);
         }
         at += BLOCK;
+        rest = behind;
     }
-    loop {
-        match look_at_word(bytes, at) {
-            Look::Found(found) => return Some(found),
-            Look::Plain => at += 8,
-            Look::End => return None,
-        }
-    }
-}
-
-/// Whether no byte is a control character.
-pub(crate) fn has_no_control(bytes: &[u8]) -> bool {
-    bytes.chunks(4096).all(|chunk| chunk.iter().fold(u8::MAX, |least, byte| least.min(*byte)) >= 0x20)
-}
-
-/// The position of the first quote or backslash from `from` on.
-pub(crate) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    // Short strings end in the first words.
-    for _ in 0..2 {
-        let Some(&word) = bytes.get(at..)?.first_chunk() else { break };
-        let bits = special_bits(u64::from_le_bytes(word));
-        if bits != 0 {
-            return Some(at + (bits.trailing_zeros() / 8) as usize);
-        }
-        at += 8;
-    }
-    memchr::memchr2(b'"', b'\\', &bytes[at..]).map(|found| at + found)
-}
-
-/// What eight bytes hold, or fewer at the end of the text.
-enum Look {
-    Found(usize),
-    Plain,
-    End,
-}
-
-fn look_at_word(bytes: &[u8], at: usize) -> Look {
-    let rest = bytes.get(at..).unwrap_or(&[]);
-    if let Some(&word) = rest.first_chunk() {
-        let bits = special_bits(u64::from_le_bytes(word));
-        return if bits == 0 { Look::Plain } else { Look::Found(at + (bits.trailing_zeros() / 8) as usize) };
-    }
-    rest.iter().position(|byte| is_special(*byte)).map_or(Look::End, |offset| Look::Found(at + offset))
+    rest.iter().position(|byte| is_special(*byte)).map(|offset| at + offset)
 }
 
 /// Appends the text in canonical form, without the quotes.

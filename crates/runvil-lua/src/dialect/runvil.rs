@@ -10,26 +10,6 @@ use crate::sandbox::Base;
 use crate::section::{Anchors, Section};
 use crate::{compaction, host_calls, library, model_calls};
 
-/// The names of the host's globals: those that read as ordinary globals, then those that refuse assignment.
-#[cfg(test)]
-pub(crate) const GLOBALS: [&str; 15] = [
-    "args",
-    "sys",
-    "var",
-    "log",
-    "user_input",
-    "untrusted",
-    "models",
-    "compactors",
-    "call",
-    "jump",
-    "list_from_section",
-    "json",
-    "require",
-    "messages",
-    "argv",
-];
-
 struct Installer<'a> {
     lua: &'a Lua,
     section: &'a Arc<Section>,
@@ -181,4 +161,99 @@ fn require(installer: &Installer<'_>) -> mlua::Result<Function> {
         library::finish(lua, &section, name, returned, result)
     })?;
     installer.shim("requiring", (begin, compile, finish))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+    use crate::error_value::ErrorValues;
+    use crate::models::Models;
+    use crate::names::{BASE, LIBRARIES, MATH, STRING, TABLE};
+    use crate::sandbox;
+    use crate::section::{CancelFlag, Environment, Headings, SectionParams};
+
+    /// The host's globals that read as ordinary ones.
+    const HOST: [&str; 13] = [
+        "args",
+        "call",
+        "compactors",
+        "json",
+        "jump",
+        "list_from_section",
+        "log",
+        "models",
+        "require",
+        "sys",
+        "untrusted",
+        "user_input",
+        "var",
+    ];
+
+    /// The host's globals that refuse assignment; `prose` is one more, made when it is read.
+    const GUARDED: [&str; 2] = ["argv", "messages"];
+
+    struct NoHeadings;
+
+    impl Headings for NoHeadings {
+        fn items(&self, reference: &str) -> Result<Vec<String>, String> {
+            Err(reference.to_owned())
+        }
+    }
+
+    fn names(table: &Table) -> BTreeSet<String> {
+        table.pairs::<String, Value>().map(|pair| pair.unwrap().0).collect()
+    }
+
+    fn expected(lists: &[&[&str]]) -> BTreeSet<String> {
+        lists.iter().flat_map(|list| list.iter().map(|name| (*name).to_owned())).collect()
+    }
+
+    /// The globals, those that refuse assignment, and the interpreter of a fresh VM.
+    fn fresh(ui: Option<Json>) -> (Lua, BTreeSet<String>, BTreeSet<String>) {
+        let lua = sandbox::interpreter().unwrap();
+        let environment = Environment {
+            models: Models::new(Vec::new(), false),
+            cancel: CancelFlag::default(),
+            nonce: String::new(),
+            seed: 0,
+            memory_bytes: 64 << 20,
+            log_events: 1,
+            ui,
+        };
+        let params = SectionParams {
+            name: "Only".to_owned(),
+            sys: Vec::new(),
+            var: json!({}),
+            args: String::new(),
+            argv: Some(json!({})),
+            argv_in_prose: None,
+            is_h1: false,
+            headings: Arc::new(NoHeadings),
+        };
+        let errors = ErrorValues::new(&lua).unwrap();
+        let section = Arc::new(Section::new(Arc::new(environment), params, errors));
+        let base = sandbox::build(&lua, &section).unwrap();
+        let hidden = base.hidden.clone();
+        install(&lua, &section, base).unwrap();
+        let globals = names(&lua.globals());
+        let hidden = names(&hidden);
+        (lua, globals, hidden)
+    }
+
+    #[test]
+    fn a_fresh_vm_has_the_listed_names_and_no_others() {
+        let (lua, globals, hidden) = fresh(None);
+        assert_eq!(globals, expected(&[&BASE, &LIBRARIES, &HOST]));
+        assert_eq!(hidden, expected(&[&GUARDED]));
+        for (library, members) in [("string", &STRING[..]), ("table", &TABLE), ("math", &MATH)] {
+            let table: Table = lua.globals().get(library).unwrap();
+            assert_eq!(names(&table), expected(&[members]), "{library}");
+        }
+        let (_, globals, _) = fresh(Some(json!({})));
+        assert_eq!(globals, expected(&[&BASE, &LIBRARIES, &HOST, &["ui"]]));
+    }
 }

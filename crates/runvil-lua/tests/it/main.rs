@@ -2,5 +2,9 @@
 
 mod support;
 
+mod cancel;
+mod determinism;
 mod environment;
 mod limits;
+mod round_trip;
+mod sandbox;

@@ -1,6 +1,8 @@
 //! Runs Lua text in a section VM and answers nothing: every test here stays inside the VM.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use runvil_lua::envelope;
 use runvil_lua::models::Models;
@@ -9,7 +11,7 @@ use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
 use serde_json::{Value, json};
 
-pub(crate) struct NoHeadings;
+pub struct NoHeadings;
 
 impl Headings for NoHeadings {
     fn items(&self, reference: &str) -> Result<Vec<String>, String> {
@@ -17,7 +19,7 @@ impl Headings for NoHeadings {
     }
 }
 
-pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
+pub fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
     Arc::new(Environment {
         models: Models::new(Vec::new(), false),
         cancel,
@@ -29,7 +31,7 @@ pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Enviro
     })
 }
 
-pub(crate) fn params(var: Value) -> SectionParams {
+pub fn params(var: Value) -> SectionParams {
     SectionParams {
         name: "Only".to_owned(),
         sys: vec![("id", json!("0.1")), ("section_name", json!("Only"))],
@@ -42,14 +44,14 @@ pub(crate) fn params(var: Value) -> SectionParams {
     }
 }
 
-pub(crate) const MEMORY: usize = 64 << 20;
+pub const MEMORY: usize = 64 << 20;
 
-pub(crate) fn vm() -> SectionVm {
+pub fn vm() -> SectionVm {
     SectionVm::new(environment(MEMORY, CancelFlag::default()), params(json!({}))).unwrap()
 }
 
 /// Runs one block of `vm`.
-pub(crate) fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
+pub fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
     let program = Compiler::new().compile(source, "section `Only` prologue", 11).unwrap();
     match vm.start(&program, prose) {
         Turn::Ended(end) => end,
@@ -58,11 +60,34 @@ pub(crate) fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
 }
 
 /// The text a block returns.
-pub(crate) fn run(source: &str) -> String {
+pub fn run(source: &str) -> String {
     returned(block(&mut vm(), source, ""))
 }
 
-pub(crate) fn returned(end: BlockEnd) -> String {
+/// The text a block returns in a VM with this much memory.
+pub fn run_in(memory_bytes: usize, source: &str) -> String {
+    let mut vm = SectionVm::new(environment(memory_bytes, CancelFlag::default()), params(json!({}))).unwrap();
+    returned(block(&mut vm, source, ""))
+}
+
+/// Runs a block that another thread cancels after `delay`: the text it ends with, and how long after the cancelling.
+pub fn run_cancelled(source: &str, delay: Duration) -> (String, Duration) {
+    let cancel = CancelFlag::default();
+    let mut vm = SectionVm::new(environment(MEMORY, cancel.clone()), params(json!({}))).unwrap();
+    let canceller = thread::spawn(move || {
+        thread::sleep(delay);
+        cancel.cancel();
+        Instant::now()
+    });
+    let text = returned(block(&mut vm, source, ""));
+    let end = Instant::now();
+    let late = end.saturating_duration_since(canceller.join().unwrap());
+    // Dropping the VM must neither hang nor run the author's code.
+    drop(vm);
+    (text, late)
+}
+
+pub fn returned(end: BlockEnd) -> String {
     match end {
         BlockEnd::Returned(text) => text.unwrap_or_else(|| "<nothing>".to_owned()),
         BlockEnd::Jumped(target) => format!("<jump {target}>"),
