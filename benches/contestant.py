@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     Turn: TypeAlias = tuple[bytes | memoryview | None, int]
 
 
+# Tokens: the context window of a loop's model, which every conversation here fits.
+WINDOW = 100_000_000
+
+
 def openai_form(conversation: Conversation) -> Any:
     """Objects in the form of OpenAI's chat API."""
     return conversation.openai

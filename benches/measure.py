@@ -91,25 +91,23 @@ def interleaved(
     run is not repeated.
     """
     best: dict[str, float] = {}
-    made: dict[str, Callable[[], Any]] = {}
-    spent: dict[str, float] = {}
-    count: dict[str, int] = {}
-    for turn in range(runs):
-        for name, make in makers.items():
-            if turn and (name not in made or spent[name] * (count[name] + 1) / count[name] > budget):
-                continue
-            if fresh or not turn:
-                begun = time.perf_counter()
-                work = make()
-                if work is None:
+    made = {name: work for name, make in makers.items() if (work := make()) is not None}
+    spent = dict.fromkeys(made, 0.0)
+    count = dict.fromkeys(made, 0)
+    with frozen():
+        for turn in range(runs):
+            for name in made:
+                if turn and spent[name] * (turn + 1) / turn > budget:
                     continue
-                made[name] = work
-                # What takes long to make is not made often.
-                spent[name] = spent.get(name, 0.0) + (time.perf_counter() - begun if fresh else 0.0)
-            taken = once(made[name]) if not fresh else _single(made[name])
-            spent[name] += taken
-            count[name] = count.get(name, 0) + 1
-            best[name] = min(taken, best.get(name, taken))
+                if turn and fresh:
+                    begun = time.process_time()
+                    made[name] = makers[name]() or made[name]
+                    # What takes long to make is not made often.
+                    spent[name] += time.process_time() - begun
+                taken = _single(made[name]) if fresh else once(made[name])
+                spent[name] += taken
+                count[name] += 1
+                best[name] = min(taken, best.get(name, taken))
     return {name: Timing(best[name], count[name]) for name in made}
 
 

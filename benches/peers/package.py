@@ -12,15 +12,13 @@ import orjson
 
 import runvil
 from benches import baselines, rules
-from benches.contestant import Contestant
+from benches.contestant import WINDOW, Contestant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benches.contestant import Turn
     from benches.conversations import Conversation, Record
-
-WINDOW = 10_000_000
 
 
 def _records(conversation: Conversation) -> list[Record]:

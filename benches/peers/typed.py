@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from benches import baselines, rules
-from benches.contestant import Contestant
+from benches.contestant import WINDOW, Contestant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,7 +229,7 @@ def _looper(objects: list[Record]) -> Callable[[list[Record]], Turn]:
     def step(added: list[Record]) -> Turn:
         held.extend(msgspec.convert(added, Native))
         body, estimate = _turn(_sequence(held))
-        if estimate + rules.reserve(10_000_000) > 10_000_000:
+        if estimate + rules.reserve(WINDOW) > WINDOW:
             raise ValueError("context exhausted")
         return body, estimate
 

@@ -1,8 +1,10 @@
 """The Rust half of Runvil. Internal: import the public names from `runvil`."""
 
-from collections.abc import Awaitable, Buffer, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, Literal, Self, SupportsIndex, final, overload
+
+from typing_extensions import Buffer
 
 __version__: str
 
@@ -283,29 +285,63 @@ class ComposedRequest:
     def __len__(self) -> int: ...
 
 class Conversation:
-    """The native half of `runvil.Conversation`, where the methods are described."""
+    """The native half of `runvil.Conversation`."""
 
     def __new__(cls) -> Self: ...
-    def system(self, content: object, meta: object = None) -> Self: ...
-    def user(self, content: object, meta: object = None) -> Self: ...
-    def assistant(self, content: object, tool_calls: object = None, meta: object = None) -> Self: ...
-    def tool(self, content: object, tool_call_id: object, meta: object = None) -> Self: ...
-    def append(self, record: object) -> Self: ...
-    def extend(self, records: Iterable[object]) -> Self: ...
-    def replace(self, first: int | float, last: int | float, *records: object) -> Self: ...
-    def roles(self) -> list[Literal["system", "user", "assistant", "tool"]]: ...
-    def texts(self) -> list[str]: ...
-    def copy(self) -> Self: ...
-    def check(self) -> None: ...
-    def compose(self) -> ComposedRequest: ...
-    def to_json(self, form: Literal["record", "openai"] = "record") -> bytes: ...
+    def system(self, content: object, meta: object = None) -> Self:
+        """Appends a system record. System records lead the list."""
+
+    def user(self, content: object, meta: object = None) -> Self:
+        """Appends a user record."""
+
+    def assistant(self, content: object, tool_calls: object = None, meta: object = None) -> Self:
+        """Appends an assistant record. A tool call is `{"id": …, "name": …, "arguments": {…}}`."""
+
+    def tool(self, content: object, tool_call_id: object, meta: object = None) -> Self:
+        """Appends a tool record: the result of the call with this id."""
+
+    def append(self, record: object) -> Self:
+        """Appends a record: a dict with its fields, or a record that was read. Other keys of the dict are dropped."""
+
+    def extend(self, records: Iterable[object]) -> Self:
+        """Appends the records of an iterable or of another conversation: all of them or none."""
+
+    def replace(self, first: float, last: float, *records: object) -> Self:
+        """Replaces the records `first` to `last`, counted from 1 and inclusive, by these: all of them or none.
+
+        Only a compactor may do so; see `compact`. `replace(n, n - 1, ...)` inserts before record `n`.
+        """
+
+    def roles(self) -> list[Literal["system", "user", "assistant", "tool"]]:
+        """The role of each record."""
+
+    def texts(self) -> list[str]:
+        """The text of each record; of content parts, their texts one after the other."""
+
+    def copy(self) -> Self:
+        """A fork: a conversation with the same records, of the same class. It costs the same for any length."""
+
+    def check(self) -> None:
+        """Checks the rules that span records: the leading system block, unique call ids, one result for every call."""
+
+    def compose(self) -> ComposedRequest:
+        """Composes the request that the records make now; `check` comes first. An empty conversation makes none."""
+
+    def to_json(self, form: Literal["record", "openai"] = "record") -> bytes:
+        """The records as a JSON array: in the record form, or one message each in the form of OpenAI's chat API."""
+
     @classmethod
-    def from_json(cls, data: bytes | str | Buffer | Sequence[object]) -> Self: ...
+    def from_json(cls, data: bytes | str | Buffer | Sequence[object]) -> Self:
+        """Reads a JSON array of messages, as text or as a list, in the record form or in the form of OpenAI's chat API.
+
+        Each message shows which form it has. The rules that span records are left to `check`.
+        """
+
     @classmethod
-    def repair(cls, records: Iterable[object]) -> tuple[Self, list[Change]]: ...
-    def _anchor(
-        self, request: ComposedRequest, model: str, usage: tuple[int | None, int | None, int | None] | None
-    ) -> None: ...
+    def repair(cls, records: bytes | str | Buffer | Iterable[object]) -> tuple[Self, list[Change]]:
+        """Makes a conversation that passes `check` out of a history that may not. Returns it, and what was changed."""
+
+    def _anchor(self, request: ComposedRequest, model: str, usage: Sequence[int | None] | None) -> None: ...
     def _enter_compaction(self) -> tuple[int, Token[tuple[int, ...]]]: ...
     def _leave_compaction(self, number: int, keep: bool) -> None: ...
     def __len__(self) -> int: ...

@@ -24,9 +24,9 @@ class Conversation(_native.Conversation):
     conv.system("be terse").user("hi", meta={"source": "form"})
     request = conv.compose()
 
-    A record has a `role` (`system`, `user`, `assistant` or `tool`) and a `content`, a string or a list of content parts;
-    an assistant record may have `tool_calls`, a tool record has the `tool_call_id` of the call it answers, and any
-    record may have `meta`, which no model sees. Each record is checked when it is added, and never changes; `None`
+    A record has a `role` (`system`, `user`, `assistant` or `tool`) and a `content`, a string or a list of content
+    parts; an assistant record may have `tool_calls`, a tool record has the `tool_call_id` of the call it answers, and
+    any record may have `meta`, which no model sees. Each record is checked when it is added, and never changes; `None`
     stands for an absent field. Edits return the conversation. One that is refused raises `ConversationError` and leaves
     every record as it was.
 
@@ -52,7 +52,7 @@ class Conversation(_native.Conversation):
         ]
         self.assistant(reply.text or "", calls or None)
         usage = reply.usage
-        counts = usage and tuple(usage.get(f"{name}_tokens") for name in ("prompt", "completion", "reasoning"))
+        counts = usage and [usage.get(f"{name}_tokens") for name in ("prompt", "completion", "reasoning")]
         self._anchor(request, model, counts or None)
         return self
 
@@ -60,8 +60,8 @@ class Conversation(_native.Conversation):
         """Rewrites history: calls `compactor(conversation, reason)`, which may use `replace`.
 
         What it returns is ignored. The records it leaves must pass `check`; an empty list passes. When they do not, or
-        the compactor raises, the records from before come back and the error is raised. Until it ends, other threads and
-        tasks can read the conversation, but an edit of theirs raises.
+        the compactor raises, the records from before come back and the error is raised. Until it ends, other threads
+        and tasks can read the conversation, but an edit of theirs raises.
 
         Raises:
             ConversationError: The records break a rule, an argument is of the wrong type, or a compaction runs already.
@@ -97,7 +97,8 @@ class Conversation(_native.Conversation):
 
     def __copy__(self) -> Self:
         fork = self.copy()
-        vars(fork).update(vars(self)) if hasattr(self, "__dict__") else None
+        if hasattr(self, "__dict__"):  # of a subclass
+            vars(fork).update(vars(self))
         return fork
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -14,7 +14,7 @@ class Limits:
     Args:
         rounds: Tool rounds of one `models.loop` call. A prompt's `max_tool_iterations` wins over it.
         memory_bytes: Bytes of Lua memory of one section.
-        log_events: Calls of `log` in one section; their texts together may hold 256 bytes a call.
+        log_events: Calls of `log` in one section, 0 for none; their texts together may hold 256 bytes a call.
     """
 
     rounds: int = 24
@@ -26,8 +26,9 @@ class Limits:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{field.name} must be an integer, got {type(value).__name__}")
-            if not 1 <= value <= _HIGHEST:
-                raise ValueError(f"{field.name} must be between 1 and {_HIGHEST}, got {value}")
+            lowest = 0 if field.name == "log_events" else 1
+            if not lowest <= value <= _HIGHEST:
+                raise ValueError(f"{field.name} must be between {lowest} and {_HIGHEST}, got {value}")
 
     def to_dict(self) -> dict[str, int]:
         """The limits by name."""

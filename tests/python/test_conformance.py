@@ -58,10 +58,8 @@ class _World(runvil.Host):
     def on_event(self, event: runvil.Event) -> None:
         self.events.append(event.to_dict())
 
-    def load_library(self, name: str) -> str:
-        if name not in self._libraries:
-            raise FileNotFoundError(name)
-        return str(self._libraries[name])
+    def load_library(self, name: str) -> str | None:
+        return self._libraries.get(name)
 
     def user_input(self) -> str | None:
         return self._broker.user_input()

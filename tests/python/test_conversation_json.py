@@ -10,7 +10,7 @@ import pytest
 import runvil
 
 FUNCTION = {"name": "w", "arguments": '{ "q" : [1, 2.0, "é"] , "a": null }'}
-OPENAI = [
+OPENAI: list[dict[str, Any]] = [
     {"role": "system", "content": "be terse", "name": "dropped"},
     {"role": "user", "content": [{"type": "text", "text": "hi"}]},
     {
@@ -22,7 +22,7 @@ OPENAI = [
     {"role": "tool", "content": "r", "tool_call_id": "c1"},
     {"role": "assistant", "content": "done", "tool_calls": None, "tool_call_id": None},
 ]
-RECORDS = [
+RECORDS: list[dict[str, Any]] = [
     {"role": "system", "content": "be terse"},
     {"role": "user", "content": [{"type": "text", "text": "hi"}]},
     {
@@ -91,16 +91,29 @@ LATE = (
     "is a system message after a non-system message; system messages lead the list, "
     "and only a compactor can change the leading block"
 )
+NO_ARGUMENTS: list[Any] = ["", "not json", "[1]", "null", "{} x", 5, [], '{"a":}']
 REFUSED = [
-    pytest.param([USER, {"role": "developer", "content": "x"}], 2, 'role "developer" is unknown; known roles: system, user, assistant, tool', id="developer"),
-    pytest.param([{"role": "function", "content": "x"}], 1, 'role "function" is unknown; known roles: system, user, assistant, tool', id="function"),
+    pytest.param(
+        [USER, {"role": "developer", "content": "x"}],
+        2,
+        'role "developer" is unknown; known roles: system, user, assistant, tool',
+        id="developer",
+    ),
+    pytest.param(
+        [{"role": "function", "content": "x"}],
+        1,
+        'role "function" is unknown; known roles: system, user, assistant, tool',
+        id="function",
+    ),
     pytest.param([{"role": "assistant", "content": None}], 1, CONTENT, id="null content without calls"),
     pytest.param([RECORDS[2] | {"content": None}], 1, CONTENT, id="null content in the record form"),
     pytest.param([USER, {"role": "system", "content": "s"}, {"role": "user"}], 2, LATE, id="a late system record"),
     pytest.param([USER, {"role": "user"}, {"role": "system", "content": "s"}], 2, CONTENT, id="the first problem"),
     *(
-        pytest.param([USER, chat_call(arguments)], 2, "tool_calls[1] arguments must be a table", id=f"arguments {arguments}")
-        for arguments in ("", "not json", "[1]", "null", "{} x", 5, [], '{"a":}')
+        pytest.param(
+            [USER, chat_call(arguments)], 2, "tool_calls[1] arguments must be a table", id=f"arguments {arguments}"
+        )
+        for arguments in NO_ARGUMENTS
     ),
     pytest.param(
         [chat_call('{"a":18446744073709551616}')],
@@ -110,7 +123,12 @@ REFUSED = [
     ),
     pytest.param([5], 1, "must be a message table", id="a number"),
     pytest.param([[USER]], 1, "must be a message table", id="a list"),
-    pytest.param([{"role": "tool", "content": "x", "tool_call_id": None}], 1, "is a tool message and must set a string tool_call_id", id="null id"),
+    pytest.param(
+        [{"role": "tool", "content": "x", "tool_call_id": None}],
+        1,
+        "is a tool message and must set a string tool_call_id",
+        id="null id",
+    ),
 ]
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import runvil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 integers = st.integers(-(2**63), 2**64 - 1)
@@ -33,7 +37,7 @@ calls = st.lists(st.fixed_dictionaries({"id": ids, "name": texts}, optional={"ar
 def good_records(draw: st.DrawFn) -> dict[str, Any]:
     """A record that breaks no rule of its own."""
     role = draw(st.sampled_from(["user", "assistant", "tool"]))
-    record = {"role": role, "content": draw(contents)}
+    record: dict[str, Any] = {"role": role, "content": draw(contents)}
     if role == "tool":
         record["tool_call_id"] = draw(ids)
     if draw(st.booleans()):
@@ -58,7 +62,9 @@ leading = st.lists(texts.map(lambda text: {"role": "system", "content": text}), 
 lists = st.builds(lambda first, rest: first + rest, leading, st.lists(good_records(), max_size=8))
 # Bad in every way: values of the wrong type in every place.
 odd = values | st.sampled_from([{1}, b"x", 2**64, float("nan"), "\ud800", print])
-bad_calls = st.lists(odd | st.dictionaries(st.sampled_from(["id", "name", "arguments", "function"]), odd, max_size=3), max_size=3)
+bad_calls = st.lists(
+    odd | st.dictionaries(st.sampled_from(["id", "name", "arguments", "function"]), odd, max_size=3), max_size=3
+)
 any_records = odd | st.dictionaries(
     st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "meta", "extra"]),
     st.sampled_from(["user", "system", "assistant", "tool"]) | odd | st.lists(parts | odd, max_size=3) | bad_calls,
@@ -76,23 +82,23 @@ def outcome(work: Any) -> Any:
 
 @given(lists, any_records | good_records())
 def test_a_refused_edit_changes_nothing(records: list[Any], record: Any) -> None:
-    conv = runvil.Conversation.from_json(records)
-    before = conv.copy()
-    sent = outcome(lambda: conv.compose().to_json())
+    before = runvil.Conversation.from_json(records)
+    sent = outcome(lambda: before.compose().to_json())
 
-    def edit(c: runvil.Conversation, _: str) -> None:
-        c.replace(1, len(c) // 2, record, record)
+    def compacted(conv: runvil.Conversation) -> None:
+        conv.compact(lambda c, _: c.replace(1, len(c) // 2, record, record), "x")
 
-    for work in (
-        lambda: conv.append(record),
-        lambda: conv.extend([{"role": "user", "content": "fine"}, record]),
-        lambda: conv.user(record),
-        lambda: conv.compact(edit, "x"),
-    ):
-        if isinstance(outcome(work), tuple):
-            assert conv == before
-            assert outcome(lambda: conv.compose().to_json()) == sent
+    edits: list[Callable[[runvil.Conversation], object]] = [
+        lambda conv: conv.append(record),
+        lambda conv: conv.extend([{"role": "user", "content": "fine"}, record]),
+        lambda conv: conv.user(record),
+        compacted,
+    ]
+    for edit in edits:
         conv = before.copy()
+        if isinstance(outcome(partial(edit, conv)), tuple):
+            assert conv == before
+            assert outcome(lambda conv=conv: conv.compose().to_json()) == sent
 
 
 @given(lists)

@@ -1,19 +1,33 @@
-"""The rules for one record, their order and their texts; the names of the cases are those of the specification's list."""
+"""The rules for one record, their order and their texts; the names of the cases are those of the specification."""
 
 from __future__ import annotations
 
 import collections
 import enum
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import runvil
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CONTENT = "content must be a string or a non-empty array of content parts"
 ROLES = "known roles: system, user, assistant, tool"
-CALL = {"id": "c1", "name": "w"}
+CALL: dict[str, Any] = {"id": "c1", "name": "w"}
+NO_ROLES: list[Any] = [5, True, None, {}, []]
+NO_CONTENTS: list[Any] = [5, 1.5, True, None, {"a": 1}, {}, [], ()]
+NO_IMAGES: list[dict[str, Any]] = [
+    {},  # REC-20
+    {"image_url": {"detail": "high"}},
+    {"image_url": "data:"},
+    {"image_url": {"url": 5}},
+    {"image_url": {}},
+    {"image_url": {"url": None}},
+]
+NO_TEXTS: list[dict[str, Any]] = [{}, {"text": 5}, {"text": None}]
 
 
 def refusal(record: object, before: int = 0) -> runvil.ConversationError:
@@ -52,7 +66,7 @@ REFUSED = [
             "role_not_string",
             id=f"REC-05 {role}",
         )
-        for role in (5, True, None, {}, [])
+        for role in NO_ROLES
     ),
     *(
         pytest.param(
@@ -69,10 +83,7 @@ REFUSED = [
     ),
     # Content.
     pytest.param({"role": "user"}, CONTENT, "content_invalid", id="REC-09"),
-    *(
-        pytest.param(user(content), CONTENT, "content_invalid", id=f"REC-10 {content}")
-        for content in (5, 1.5, True, None, {"a": 1}, {}, [], ())
-    ),
+    *(pytest.param(user(content), CONTENT, "content_invalid", id=f"REC-10 {content}") for content in NO_CONTENTS),
     pytest.param(user({"type": "text", "text": "a"}), CONTENT, "content_invalid", id="BLD-23"),
     # Tool call ids.
     pytest.param(user("x", tool_call_id=7), "tool_call_id must be a string", "tool_call_id_not_string", id="REC-27"),
@@ -145,7 +156,7 @@ PARTS = [
             "text_part_invalid",
             id=f"REC-19 {rest}",
         )
-        for rest in ({}, {"text": 5}, {"text": None})
+        for rest in NO_TEXTS
     ),
     *(
         pytest.param(
@@ -155,16 +166,15 @@ PARTS = [
             "image_part_invalid",
             id=f"REC-21 {rest}",
         )
-        for rest in (
-            {},  # REC-20
-            {"image_url": {"detail": "high"}},
-            {"image_url": "data:"},
-            {"image_url": {"url": 5}},
-            {"image_url": {}},
-            {"image_url": {"url": None}},
-        )
+        for rest in NO_IMAGES
     ),
-    pytest.param([{"type": "video"}, {}], 1, 'has unknown type "video"; known types: text, image_url', "part_type_unknown", id="REC-25"),
+    pytest.param(
+        [{"type": "video"}, {}],
+        1,
+        'has unknown type "video"; known types: text, image_url',
+        "part_type_unknown",
+        id="REC-25",
+    ),
 ]
 
 
@@ -245,7 +255,9 @@ ACCEPTED = [
         id="REC-23",
     ),
     pytest.param(
-        user([{"type": "text", "text": "look", "cache": True}, {"type": "image_url", "image_url": {"url": "u"}, "x": 1}]),
+        user(
+            [{"type": "text", "text": "look", "cache": True}, {"type": "image_url", "image_url": {"url": "u"}, "x": 1}]
+        ),
         {"content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "u"}}]},
         id="BLD-36",
     ),
@@ -258,14 +270,14 @@ ACCEPTED = [
     pytest.param(assistant([CALL | {"arguments": {"tags": {}}}]), {}, id="REC-49"),
     pytest.param(assistant([CALL | {"arguments": {"tags": [], "x": None}}]), {}, id="REC-50 REC-51"),
     pytest.param(
-        assistant([CALL | {"type": "function", "arguments": {}}]), {"tool_calls": [CALL | {"arguments": {}}]}, id="BLD-38"
+        assistant([CALL | {"type": "function", "arguments": {}}]),
+        {"tool_calls": [CALL | {"arguments": {}}]},
+        id="BLD-38",
     ),
     pytest.param(assistant([{"id": "", "name": "", "arguments": {}}]), {}, id="REC-53"),
     pytest.param(assistant([CALL | {"arguments": {}}, CALL | {"arguments": {}}]), {}, id="REC-54"),
     pytest.param(user("x", tool_calls=[CALL | {"arguments": {}}]), {}, id="REC-55"),
-    pytest.param(
-        {"role": "tool", "content": [{"type": "text", "text": "r"}], "tool_call_id": "c"}, {}, id="REC-58"
-    ),
+    pytest.param({"role": "tool", "content": [{"type": "text", "text": "r"}], "tool_call_id": "c"}, {}, id="REC-58"),
     pytest.param(user("x", meta={"k": [1, None]}), {}, id="MET-05"),
     pytest.param(user("x", meta=False), {}, id="MET-02"),
     pytest.param(user("x", meta={}), {}, id="MET-03"),
@@ -278,12 +290,13 @@ ACCEPTED = [
 @pytest.mark.parametrize(("record", "read"), ACCEPTED)
 def test_a_record_is_accepted_and_reads_as_it_was_given(record: dict[str, Any], read: dict[str, Any]) -> None:
     view = runvil.Conversation().append(record)[0]
-    expected = {"tool_calls": None, "tool_call_id": None, "meta": None, **record, **read}
+    expected: dict[str, Any] = {"tool_calls": None, "tool_call_id": None, "meta": None, **record, **read}
     for field, value in expected.items():
         assert getattr(view, field) == value, field
     present = {name: value for name, value in expected.items() if value is not None}
     assert view.to_dict() == present
-    assert list(view.to_dict()) == [name for name in ("role", "content", "tool_calls", "tool_call_id", "meta") if name in present]
+    order = ("role", "content", "tool_calls", "tool_call_id", "meta")
+    assert list(view.to_dict()) == [name for name in order if name in present]
 
 
 def test_other_fields_are_dropped() -> None:  # BLD-33, BLD-34, BLD-35, CMP-40
@@ -318,7 +331,7 @@ def test_a_value_has_no_json_form(value: object, reason: str) -> None:
     for record in (user(value), user("x", extra=value), user("x", meta=value), {"extra": value}):
         assert (refusal(record, before=1).message, refusal(record, before=1).code) == (whole, "record_not_json")
     conv = runvil.Conversation().user("u")
-    edits = {
+    edits: dict[str, Callable[[], object]] = {
         "content": lambda: conv.system(value),  # JSN-06
         "tool_calls": lambda: conv.assistant("a", [{"id": "c", "name": "n", "arguments": value}]),  # JSN-08
         "tool_call_id": lambda: conv.tool("r", value),  # JSN-09
@@ -344,13 +357,14 @@ def test_the_depth_of_a_field_is_limited() -> None:  # JSN-19
     conv = runvil.Conversation()
     conv.user("a", nested(128)).append(user("b", meta=nested(128)))
     assert conv[0].meta == conv[1].meta == nested(128)
-    for edit in (
+    deep: list[Callable[[], object]] = [
         lambda: conv.user("a", nested(129)),
         lambda: conv.append(user("b", meta=nested(129))),
         lambda: conv.append(user("b", extra=nested(129))),
         lambda: conv.append(user("b", meta=nested(100_000))),
         lambda: conv.assistant("", [CALL | {"arguments": nested(128)}]),
-    ):
+    ]
+    for edit in deep:
         with pytest.raises(runvil.ConversationError, match=reason):
             edit()
     # An array of calls and a call are the first two of its levels.
@@ -370,10 +384,11 @@ def test_a_value_within_itself_is_refused() -> None:  # JSN-17, JSN-18
 
 def test_builders_convert_before_they_check() -> None:
     conv = runvil.Conversation()
-    for edit, text in (
+    edits: list[tuple[Callable[[], object], str]] = [
         (lambda: conv.user(5, print), "messages[1] meta must be"),  # ORD-02
         (lambda: conv.assistant(print, print, print), "messages[1] content must be"),  # ORD-03
-    ):
+    ]
+    for edit, text in edits:
         with pytest.raises(runvil.ConversationError) as caught:
             edit()
         assert caught.value.message.startswith(text)
@@ -413,7 +428,11 @@ SIZES = [
 @pytest.mark.parametrize(("meta", "size"), SIZES)
 def test_the_size_of_metadata_is_limited(meta: object, size: int | None) -> None:
     conv = runvil.Conversation()
-    for edit in (lambda: conv.user("hi", meta), lambda: conv.append(user("hi", meta=meta))):  # MET-19
+    edits: list[Callable[[], runvil.Conversation]] = [
+        lambda: conv.user("hi", meta),
+        lambda: conv.append(user("hi", meta=meta)),  # MET-19
+    ]
+    for edit in edits:
         if size is None:
             assert edit()[-1].meta == meta
             continue
@@ -440,7 +459,12 @@ def test_kinds_of_plain_types_count_as_plain_types() -> None:
     assert list(conv[0].tool_calls[0]["arguments"]) == ["z", "a", "t", "m"]
     assert conv[0].meta == [1]
     by_dict = runvil.Conversation().append(
-        {"role": "assistant", "content": "red", "tool_calls": [{"id": "c", "name": "n", "arguments": plain}], "meta": [1]}
+        {
+            "role": "assistant",
+            "content": "red",
+            "tool_calls": [{"id": "c", "name": "n", "arguments": plain}],
+            "meta": [1],
+        }
     )
     assert by_dict == conv
 

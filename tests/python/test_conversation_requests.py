@@ -99,9 +99,7 @@ BROKEN = [
     pytest.param([s([text("x")]), s(), t("c9")], 1, SYSTEM_PARTS, id="XRC-28"),
     pytest.param([a("", "c1"), t("c1"), a("", "c1", "c2")], 3, duplicate("c1"), id="XRC-29"),
     pytest.param([u(), u() | {"tool_calls": CALLS}, t("c9")], 2, MISPLACED, id="XRC-30"),
-    pytest.param(
-        [t('a"\n')], 1, (orphan("x")[0].replace('"x"', '"a\\"\\n"'), "orphan_result"), id="XRC-31"
-    ),
+    pytest.param([t('a"\n')], 1, (orphan("x")[0].replace('"x"', '"a\\"\\n"'), "orphan_result"), id="XRC-31"),
     pytest.param([u(), a("", "c1"), t("c1"), t("c2")], 4, orphan("c2"), id="XRC-38"),
 ]
 
@@ -127,7 +125,7 @@ def test_a_list_that_was_completed_passes() -> None:  # XRC-34, XRC-35
 
 
 def test_nothing_cannot_be_sent() -> None:
-    with pytest.raises(runvil.ConversationError, match="^messages must not be empty$") as caught:
+    with pytest.raises(runvil.ConversationError, match=r"^messages must not be empty$") as caught:
         runvil.Conversation().compose()
     assert (caught.value.code, caught.value.position) == ("list_empty", None)
 
@@ -162,17 +160,13 @@ COMPOSED = [
     pytest.param([u("")], None, id="CMP-13"),
     pytest.param([s(""), s("x")], [s("\n\nx")], id="CMP-14"),
     pytest.param([s([text("look"), IMAGE]), u()], None, id="CMP-15 SYS-08"),
-    pytest.param(
-        [u("a"), u([text("b"), IMAGE])], [u([text("a"), text("\n\n"), text("b"), IMAGE])], id="CMP-16"
-    ),
+    pytest.param([u("a"), u([text("b"), IMAGE])], [u([text("a"), text("\n\n"), text("b"), IMAGE])], id="CMP-16"),
     pytest.param([u([text("b")]), u("a")], [u([text("b"), text("\n\n"), text("a")])], id="CMP-17"),
     pytest.param([u(""), u([text("b")])], [u([text("\n\n"), text("b")])], id="CMP-18"),
     pytest.param([u([text("b")]), u("")], [u([text("b"), text("\n\n")])], id="CMP-19"),
     pytest.param([u([text("a")]), u([text("b")])], [u([text("a"), text("\n\n"), text("b")])], id="CMP-20"),
     pytest.param([u("a"), u(""), u([text("b")])], [u([text("a"), text("\n\n"), text("b")])], id="CMP-21"),
-    pytest.param(
-        [u([text("a")]), u(""), u("b")], [u([text("a"), text("\n\n"), text("\n\n"), text("b")])], id="CMP-22"
-    ),
+    pytest.param([u([text("a")]), u(""), u("b")], [u([text("a"), text("\n\n"), text("\n\n"), text("b")])], id="CMP-22"),
     pytest.param([a(""), a([text("a")]), a("b")], [a([text("a"), text("b")])], id="CMP-23"),
     pytest.param([a([text("a")]), a([text("b")])], [a([text("a"), text("b")])], id="CMP-24"),
     pytest.param([a([text("a")]), a("", "c1"), t("c1")], [a([text("a")], "c1"), t("c1")], id="CMP-25"),
@@ -324,9 +318,9 @@ def served(conv: runvil.Conversation, reply: str = "ok", model: str = "small", *
 
 def anchored(*tail: str, **usage: int) -> runvil.Precheck:
     conv = runvil.Conversation().user("x" * 5)
-    served(conv, **usage)
-    for size in tail:
-        conv.user(size)
+    served(conv, "ok", "small", **usage)
+    for words in tail:
+        conv.user(words)
     return conv.compose().precheck(context=4096)
 
 
@@ -360,7 +354,10 @@ def test_the_measurement_belongs_to_its_model_and_its_request() -> None:
 def test_a_reply_is_recorded_as_it_came() -> None:
     conv = runvil.Conversation().user("u")
     request = conv.compose()
-    calls = [{"id": "c1", "name": "w", "arguments": '{"q": "é"}'}, {"id": "c2", "name": "v", "arguments": {"n": 1}}]
+    calls: list[dict[str, Any]] = [
+        {"id": "c1", "name": "w", "arguments": '{"q": "é"}'},
+        {"id": "c2", "name": "v", "arguments": {"n": 1}},
+    ]
     assert conv.record_reply(runvil.Reply(text="so", tool_calls=calls), model="m", request=request) is conv
     assert conv[-1].content == "so"
     assert conv[-1].tool_calls == [calls[0] | {"arguments": {"q": "é"}}, calls[1]]

@@ -85,7 +85,7 @@ def test_readers_writers_and_compactors_at_once() -> None:
         for index in range(ROUNDS):
             before = len(conv)
 
-            def edit(c: runvil.Conversation, _: str, keep: bool = bool(index % 2)) -> None:
+            def edit(c: runvil.Conversation, _: str, keep: bool = bool(index % 2), before: int = before) -> None:
                 length = len(c)
                 assert length >= before
                 c.replace(1, length - 10, {"role": "user", "content": "summary"})

@@ -146,7 +146,9 @@ impl MessageList {
     /// Adds records at the end, all of them or none, each as [`MessageList::append`] does.
     pub fn extend(&mut self, records: Vec<Arc<Record>>) -> Result<(), ListError> {
         self.check_placement(self.len(), self.len(), &records)?;
-        records.into_iter().for_each(|record| self.push_loaded(record));
+        for record in records {
+            self.push_loaded(record);
+        }
         Ok(())
     }
 

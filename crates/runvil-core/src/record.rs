@@ -231,10 +231,22 @@ impl Record {
     /// Appends the record as compact JSON in the form of [`Record::to_value`].
     pub fn push_json(&self, out: &mut String) {
         if self.has_calls() {
-            out.push_str(&wire::compact(&self.to_value()));
-            return;
+            out.push_str(&self.wire()[..self.content_end]);
+            for (index, call) in self.raw_calls().enumerate() {
+                out.push_str(if index == 0 { ",\"tool_calls\":[" } else { "," });
+                out.push_str("{\"id\":\"");
+                out.push_str(call.id);
+                out.push_str("\",\"name\":\"");
+                out.push_str(call.name);
+                out.push_str("\",\"arguments\":");
+                out.push_str(&said(call.arguments));
+                out.push('}');
+            }
+            out.push(']');
+            out.push_str(&self.wire()[self.calls_end..]);
+        } else {
+            out.push_str(self.wire());
         }
-        out.push_str(self.wire());
         if let Some(meta) = self.meta_json() {
             out.pop();
             out.push_str(",\"meta\":");

@@ -6,7 +6,7 @@ use crate::record::{Record, Text};
 use crate::wire::Draft;
 
 /// Bytes of messages that share one text. A record that outlives its neighbours keeps their text in memory.
-pub(crate) const SLAB_BYTES: usize = 64 * 1024;
+pub(crate) const SLAB_BYTES: usize = 62 * 1024;
 
 /// The text of several records.
 pub(crate) struct Slab {
@@ -44,7 +44,8 @@ impl SlabWriter {
     /// Makes ready for one more record. `expected` is a guess at the bytes of the messages still to come.
     pub(crate) fn begin(&mut self, expected: usize) {
         if self.open.is_empty() {
-            self.messages.reserve_exact(expected.min(SLAB_BYTES) + SLAB_BYTES / 16);
+            // Room for the message that crosses the line; with it, a full slab is 64 KiB.
+            self.messages.reserve_exact(expected.min(SLAB_BYTES) + SLAB_BYTES / 31);
         } else {
             self.messages.push(',');
         }

@@ -230,3 +230,32 @@ impl fmt::Debug for RecordBatch {
         f.debug_struct("RecordBatch").field("len", &self.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(arguments: &str) -> Option<Record> {
+        let mut writer = RecordWriter::new();
+        writer.begin(Role::Assistant);
+        writer.text("");
+        writer.call_with_text("c", "n", arguments);
+        writer.finish()
+    }
+
+    #[test]
+    fn arguments_may_come_as_text_of_an_object() {
+        let arguments = json!({"q": [1, 2.5, "é\n"], "n": null});
+        let value = json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments": arguments}]});
+        let made = Record::from_value(&value, 1).ok();
+        assert!(made.is_some());
+        for text in [r#"{"q":[1,2.5,"é\n"],"n":null}"#, "\n{ \"q\" : [ 1, 2.50, \"\\u00e9\\n\" ] , \"n\":null }\t"] {
+            assert_eq!(call(text), made, "{text}");
+        }
+        for text in ["", "[1]", "null", "{} x", "{", "{'a':1}", r#"{"a":18446744073709551616}"#] {
+            assert_eq!(call(text), None, "{text}");
+        }
+    }
+}

@@ -10,6 +10,10 @@ mod prompt;
 mod round;
 mod run;
 
+/// Long texts and many small records: it keeps the memory of both at hand, and has it in large pages.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The module `runvil._native`.
 #[pyo3::pymodule]
 mod _native {

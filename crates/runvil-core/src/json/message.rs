@@ -192,7 +192,8 @@ impl<'a> MessageReader<'a> {
                 self.calls.clear();
                 return Ok(Scanned::Fields(fields));
             }
-            cursor.more_entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
+            cursor
+                .more_entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
         } else {
             cursor.entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
         }

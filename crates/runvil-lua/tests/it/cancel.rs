@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::run_cancelled;
 
 /// Blocks that never end by themselves.
-const ENDLESS: [&str; 36] = [
+const ENDLESS: [&str; 37] = [
     "while true do end",
     "while true do pcall(function() while true do end end) end",
     "while true do pcall(error, 'x') end",
@@ -13,6 +13,8 @@ const ENDLESS: [&str; 36] = [
     "while true do xpcall(error, function() end, 'x') end",
     "xpcall(function() while true do end end, function() while true do end end)",
     "local function f() return f() end f()",
+    // Every level calls its handler, which goes as deep again.
+    "local function f() local ok, err = xpcall(f, f) error(err, 0) end f()",
     "local function f() pcall(f) return f() end f()",
     "repeat local ok = pcall(function() local t = {} while true do t[#t + 1] = {} end end) until ok",
     "repeat local ok = pcall(string.rep, 'x', 1 << 40) until ok",

@@ -88,7 +88,6 @@ fn a_suspended_call_is_resumed_by_the_engine_alone() {
         "return (string.gsub('a', 'a', function() return (user_input()) end))",
         "table.sort({ 2, 1 }, function() return user_input() == 'x' end)",
         "return tostring(setmetatable({}, { __tostring = function() return (user_input()) end }))",
-        "for _ in user_input do return 'stepped' end",
         "return setmetatable({}, { __index = function() return (user_input()) end }).x",
         "return setmetatable({}, { __close = function() user_input() end }) and select(2, pcall(function()
            local x <close> = setmetatable({}, { __close = function() user_input() end })

@@ -6,6 +6,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
+use runvil_core::json::{JsonLoadError, read_records};
 use runvil_core::list::MessageList;
 use runvil_core::record::Record;
 use runvil_core::repair::{self, ChangeKind};
@@ -17,29 +18,47 @@ use super::values::type_name;
 
 /// Reads JSON text, or a list of records.
 pub(super) fn from_json(data: &Bound<'_, PyAny>) -> PyResult<MessageList> {
-    let py = data.py();
-    if let Ok(bytes) = data.cast::<PyBytes>() {
-        let bytes = bytes.as_bytes();
-        return py.detach(|| MessageList::from_json(bytes)).map_err(unreadable);
-    }
-    if let Ok(text) = data.cast::<PyString>() {
-        let text = text.to_str().map_err(|_| error("not_utf8", "the JSON text holds a lone surrogate"))?;
-        return py.detach(|| MessageList::from_json_text(text)).map_err(unreadable);
-    }
-    if text::items(data).is_some() {
-        let mut reader = Reader::new(Forms::Either, 1).placed_after(false);
-        reader.read_all(data)?;
-        let records = reader.into_records();
-        let mut list = MessageList::new();
-        py.detach(|| list.extend(records)).map_err(refused)?;
+    if let Some(list) = from_text(data, MessageList::from_json)? {
         return Ok(list);
     }
-    if let Ok(buffer) = PyBuffer::<u8>::get(data) {
-        let bytes = buffer.to_vec(py)?;
-        return py.detach(|| MessageList::from_json(&bytes)).map_err(unreadable);
+    if text::items(data).is_none() {
+        let name = type_name(data);
+        let message = format!("from_json takes bytes, str, a buffer or a list of records, got {name}");
+        return Err(PyTypeError::new_err(message));
     }
-    let name = type_name(data);
-    Err(PyTypeError::new_err(format!("from_json takes bytes, str, a buffer or a list of records, got {name}")))
+    let mut reader = Reader::new(Forms::Either, 1).placed_after(false);
+    reader.read_all(data)?;
+    let records = reader.into_records();
+    let mut list = MessageList::new();
+    data.py().detach(|| list.extend(records)).map_err(refused)?;
+    Ok(list)
+}
+
+/// Reads the records of a history that is JSON text. `None` when it is none.
+pub(super) fn history_from_text(data: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Arc<Record>>>> {
+    from_text(data, read_records)
+}
+
+/// Reads JSON text, be it bytes, a string or a buffer. `None` when it is none of them.
+fn from_text<T: Send>(
+    data: &Bound<'_, PyAny>,
+    read: impl Fn(&[u8]) -> Result<T, JsonLoadError> + Send + Sync,
+) -> PyResult<Option<T>> {
+    let py = data.py();
+    let result = if let Ok(bytes) = data.cast::<PyBytes>() {
+        let bytes = bytes.as_bytes();
+        py.detach(|| read(bytes))
+    } else if let Ok(text) = data.cast::<PyString>() {
+        let text = text.to_str().map_err(|_| error("not_utf8", "the JSON text holds a lone surrogate"))?;
+        py.detach(|| read(text.as_bytes()))
+    } else if let Ok(buffer) = PyBuffer::<u8>::get(data) {
+        // A copy: whoever owns the buffer may write to it meanwhile.
+        let bytes = buffer.to_vec(py)?;
+        py.detach(|| read(&bytes))
+    } else {
+        return Ok(None);
+    };
+    result.map(Some).map_err(unreadable)
 }
 
 /// A change that mending a history made.

@@ -32,6 +32,7 @@ pub(crate) use self::view::RecordView;
 
 use self::failure::refused;
 use self::lending::Shelf;
+use self::pause::Pause;
 use self::reading::{Forms, Given, Reader};
 use self::shared::{FEW, SharedList, State};
 use self::view::role_name;
@@ -75,6 +76,7 @@ impl Conversation {
         Self { shared: SharedList::default(), shelf: Shelf::default() }
     }
 
+    /// Appends a system record. System records lead the list.
     #[pyo3(signature = (content, meta = None))]
     fn system<'py>(
         slf: Bound<'py, Self>,
@@ -86,6 +88,7 @@ impl Conversation {
         Ok(slf)
     }
 
+    /// Appends a user record.
     #[pyo3(signature = (content, meta = None))]
     fn user<'py>(
         slf: Bound<'py, Self>,
@@ -97,6 +100,7 @@ impl Conversation {
         Ok(slf)
     }
 
+    /// Appends an assistant record. A tool call is `{"id": …, "name": …, "arguments": {…}}`.
     #[pyo3(signature = (content, tool_calls = None, meta = None))]
     fn assistant<'py>(
         slf: Bound<'py, Self>,
@@ -109,6 +113,7 @@ impl Conversation {
         Ok(slf)
     }
 
+    /// Appends a tool record: the result of the call with this id.
     #[pyo3(signature = (content, tool_call_id, meta = None))]
     fn tool<'py>(
         slf: Bound<'py, Self>,
@@ -121,6 +126,7 @@ impl Conversation {
         Ok(slf)
     }
 
+    /// Appends a record: a dict with its fields, or a record that was read. Other keys of the dict are dropped.
     fn append<'py>(slf: Bound<'py, Self>, record: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let record = reading::record(record, Forms::Record, || slf.get().shared.len(py) + 1)?;
@@ -128,6 +134,7 @@ impl Conversation {
         Ok(slf)
     }
 
+    /// Appends the records of an iterable or of another conversation: all of them or none.
     fn extend<'py>(slf: Bound<'py, Self>, records: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let shared = &slf.get().shared;
@@ -138,6 +145,9 @@ impl Conversation {
         Ok(slf)
     }
 
+    /// Replaces the records `first` to `last`, counted from 1 and inclusive, by these: all of them or none.
+    ///
+    /// Only a compactor may do so; see `compact`. `replace(n, n - 1, ...)` inserts before record `n`.
     #[pyo3(signature = (first, last, *records))]
     fn replace<'py>(
         slf: Bound<'py, Self>,
@@ -196,37 +206,44 @@ impl Conversation {
         Ok(format!("<{name} of {len} record{}>", if len == 1 { "" } else { "s" }))
     }
 
-    /// The roles of all records.
+    /// The role of each record.
     fn roles<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = self.shared.fork(py);
         PyList::new(py, list.iter().map(|record| role_name(py, record.role())))
     }
 
-    /// The texts of all records.
+    /// The text of each record; of content parts, their texts one after the other.
     fn texts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = self.shared.fork(py);
-        PyList::new(
-            py,
-            list.iter().map(|record| match record.content_text() {
+        let texts = PyList::empty(py);
+        let mut pause = Pause::new(py);
+        for record in &list {
+            texts.append(match record.content_text() {
                 Some(text) => PyString::new(py, &text),
                 None => PyString::new(py, &view::part_texts(record)),
-            }),
-        )
+            })?;
+            pause.after_record();
+        }
+        Ok(texts)
     }
 
+    /// A fork: a conversation with the same records, of the same class. It costs the same for any length.
     fn copy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         Self::of(&slf.get_type(), slf.get().shared.fork(slf.py()))
     }
 
+    /// Checks the rules that span records: the leading system block, unique call ids, one result for every call.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check(py)
     }
 
+    /// Composes the request that the records make now; `check` comes first. An empty conversation makes none.
     fn compose(&self, py: Python<'_>) -> PyResult<ComposedRequest> {
         let (request, anchor) = self.shared.compose(py)?;
         Ok(ComposedRequest::new(request, anchor, self.shelf.clone()))
     }
 
+    /// The records as a JSON array: in the record form, or one message each in the form of `OpenAI`'s chat API.
     #[pyo3(signature = (form = "record"))]
     fn to_json<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
         let form = match form {
@@ -239,19 +256,24 @@ impl Conversation {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Reads a conversation.
+    /// Reads a JSON array of messages, as text or as a list, in the record form or in the form of `OpenAI`'s chat API.
+    ///
+    /// Each message shows which form it has. The rules that span records are left to `check`.
     #[classmethod]
     fn from_json<'py>(class: &Bound<'py, PyType>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         Self::of(class, loading::from_json(data)?)
     }
 
-    /// Mends a history. Returns the conversation, and what was changed.
+    /// Makes a conversation that passes `check` out of a history that may not. Returns it, and what was changed.
     #[classmethod]
     fn repair<'py>(
         class: &Bound<'py, PyType>,
         records: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, Self>, Vec<Change>)> {
-        let records = Self::records_of(records, Reader::new(Forms::Either, 1))?;
+        let records = match loading::history_from_text(records)? {
+            Some(records) => records,
+            None => Self::records_of(records, Reader::new(Forms::Either, 1))?,
+        };
         let (list, report) = loading::repair(class.py(), records);
         Ok((Self::of(class, list)?, report))
     }
@@ -282,12 +304,14 @@ impl Conversation {
         let list = self.shared.fork(py);
         let indices = slice.indices(isize::try_from(list.len()).unwrap_or(isize::MAX))?;
         let views = PyList::empty(py);
+        let mut pause = Pause::new(py);
         let mut index = indices.start;
         for _ in 0..indices.slicelength {
             if let Some(record) = usize::try_from(index).ok().and_then(|index| list.get(index)) {
                 views.append(Bound::new(py, RecordView::new(record.clone()))?)?;
             }
             index = index.saturating_add(indices.step);
+            pause.after_record();
         }
         Ok(views.into_any())
     }

@@ -26,7 +26,7 @@ use super::view::RecordView;
 pub(super) enum Forms {
     /// The record form alone.
     Record,
-    /// The record form, or that of OpenAI's chat API: each record shows which.
+    /// The record form, or that of `OpenAI`'s chat API: each record shows which.
     Either,
 }
 
@@ -201,8 +201,8 @@ fn drop_null_arguments(calls: Option<&mut Value>) {
     }
 }
 
-fn given<'a, 'py>(value: &'a Option<Bound<'py, PyAny>>) -> Option<&'a Bound<'py, PyAny>> {
-    value.as_ref().filter(|value| !value.is_none())
+fn given<'a, 'py>(value: Option<&'a Bound<'py, PyAny>>) -> Option<&'a Bound<'py, PyAny>> {
+    value.filter(|value| !value.is_none())
 }
 
 impl Quick {
@@ -221,10 +221,10 @@ impl Quick {
         }
         let role = Role::parse(text(role.as_ref()?)?)?;
         let fields = Given {
-            content: given(&content),
-            tool_calls: given(&tool_calls),
-            tool_call_id: given(&tool_call_id),
-            meta: given(&meta),
+            content: given(content.as_ref()),
+            tool_calls: given(tool_calls.as_ref()),
+            tool_call_id: given(tool_call_id.as_ref()),
+            meta: given(meta.as_ref()),
         };
         self.fields(role, &fields, forms)
     }
@@ -320,7 +320,7 @@ impl Quick {
             }
         }
         let (id, name) = (text(id.as_ref()?)?, text(name.as_ref()?)?);
-        match given(&arguments) {
+        match given(arguments.as_ref()) {
             None => self.writer.call(id, name, "{}"),
             Some(arguments) if chat_form && text(arguments).is_some() => {
                 self.writer.call_with_text(id, name, text(arguments)?);
@@ -335,7 +335,7 @@ impl Quick {
     }
 }
 
-/// Whether calls are in the form of OpenAI's chat API: the first one shows it.
+/// Whether calls are in the form of `OpenAI`'s chat API: the first one shows it.
 fn is_chat_form(calls: &Items<'_, '_>) -> bool {
     let first = calls.get(0);
     let function = first.as_ref().and_then(|call| call.cast_exact::<PyDict>().ok()?.get_item("function").ok()?);

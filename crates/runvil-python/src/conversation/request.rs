@@ -4,14 +4,15 @@ use bytes::Bytes;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView};
 use runvil_core::anchor::Anchor;
 use runvil_core::body::Body;
 use runvil_core::precheck;
 use runvil_core::request::Request;
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::lending::{Shelf, lend, memoryview};
+use super::pause::Pause;
 use super::shared::{MANY, drop_detached};
 use crate::convert::{from_python, to_python};
 
@@ -24,7 +25,7 @@ pub(crate) struct ComposedRequest {
     request: Request,
     anchor: Option<Anchor>,
     shelf: Shelf,
-    messages: PyOnceLock<Py<PyAny>>,
+    messages: PyOnceLock<Py<PyList>>,
 }
 
 impl ComposedRequest {
@@ -70,12 +71,17 @@ impl Drop for ComposedRequest {
 impl ComposedRequest {
     /// The messages in their wire form. Made when they are first read.
     #[getter]
-    fn messages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn messages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let messages = self.messages.get_or_try_init(py, || {
-            let messages = py.detach(|| Value::Array(self.request.messages()));
-            let list = to_python(py, &messages);
+            let messages = py.detach(|| self.request.messages());
+            let list = PyList::empty(py);
+            let mut pause = Pause::new(py);
+            for message in &messages {
+                list.append(to_python(py, message)?)?;
+                pause.after_record();
+            }
             drop_detached(messages);
-            list.map(Bound::unbind)
+            PyResult::Ok(list.unbind())
         })?;
         Ok(messages.bind(py).clone())
     }
