@@ -93,5 +93,7 @@ fn sorted_tables_are_sorted() {
 
 #[test]
 fn random_numbers_come_from_the_seed() {
-    stays("local out = {} for i = 1, 20 do out[i] = math.random(1 << 30) end math.randomseed() return table.concat(out, ' ') .. math.random(1 << 30)");
+    stays(
+        "local out = {} for i = 1, 20 do out[i] = math.random(1 << 30) end math.randomseed() return table.concat(out, ' ') .. math.random(1 << 30)",
+    );
 }

@@ -93,7 +93,7 @@ fn recursion_is_bounded() {
 fn deeply_nested_sources_do_not_compile() {
     for source in [
         format!("return {}1{}", "(".repeat(10_000), ")".repeat(10_000)),
-        format!("return {}1", "-".repeat(1).repeat(1) + &"not ".repeat(100_000)),
+        format!("return {}1", "-".to_string().clone() + &"not ".repeat(100_000)),
         format!("{}{}", "do ".repeat(10_000), "end ".repeat(10_000)),
         format!("return {}", "{".repeat(10_000)),
         format!("local a = {}", (0..70_000).map(|n| format!("f{n}()")).collect::<Vec<_>>().join("..")),
@@ -109,9 +109,11 @@ fn deep_and_cyclic_data_has_no_json_form() {
     let deep = "local t = 'x' for _ = 1, 10000 do t = { t } end ";
     let cycle = "local t = {} t.list = { t } ";
     for (build, what) in [(deep, "nested more than 128 levels deep"), (cycle, "a table that contains itself")] {
-        for (call, start) in
-            [("json.encode(t)", "json.encode: value"), ("var.t = t", "var.t"), ("messages:user('x', t)", "messages[1] meta")]
-        {
+        for (call, start) in [
+            ("json.encode(t)", "json.encode: value"),
+            ("var.t = t", "var.t"),
+            ("messages:user('x', t)", "messages[1] meta"),
+        ] {
             let text = run(&format!("{build} {call}"));
             assert!(text.contains(start), "{call}: {text}");
             let reason = if call.starts_with("messages") { "JSON-representable: " } else { what };

@@ -17,21 +17,12 @@ fn number() -> impl Strategy<Value = Value> {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        ".{0,12}",
-        "[a-c0-2]{0,3}",
-        Just("kind".to_owned()),
-        Just("\0\n\"\\\u{7f}\u{2028}é😀".to_owned())
-    ]
+    prop_oneof![".{0,12}", "[a-c0-2]{0,3}", Just("kind".to_owned()), Just("\0\n\"\\\u{7f}\u{2028}é😀".to_owned())]
 }
 
 fn data() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        number(),
-        text().prop_map(Value::from)
-    ];
+    let leaf =
+        prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), number(), text().prop_map(Value::from)];
     leaf.prop_recursive(5, 60, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),

@@ -18,8 +18,9 @@ fn code_comes_from_the_prompt_alone() {
 #[test]
 fn a_library_is_loaded_as_text_alone() {
     let mut vm = vm();
-    let program =
-        Compiler::new().compile("local ok, err = pcall(require, 'lib') return tostring(err)", "section `Only`", 1).unwrap();
+    let program = Compiler::new()
+        .compile("local ok, err = pcall(require, 'lib') return tostring(err)", "section `Only`", 1)
+        .unwrap();
     match vm.start(&program, "") {
         Turn::Waiting(Request::Library { name }) => assert_eq!(name, "lib"),
         turn => panic!("{turn:?}"),

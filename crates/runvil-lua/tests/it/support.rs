@@ -11,7 +11,7 @@ use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
 use serde_json::{Value, json};
 
-pub struct NoHeadings;
+pub(crate) struct NoHeadings;
 
 impl Headings for NoHeadings {
     fn items(&self, reference: &str) -> Result<Vec<String>, String> {
@@ -19,7 +19,7 @@ impl Headings for NoHeadings {
     }
 }
 
-pub fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
+pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
     Arc::new(Environment {
         models: Models::new(Vec::new(), false),
         cancel,
@@ -31,7 +31,7 @@ pub fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> 
     })
 }
 
-pub fn params(var: Value) -> SectionParams {
+pub(crate) fn params(var: Value) -> SectionParams {
     SectionParams {
         name: "Only".to_owned(),
         sys: vec![("id", json!("0.1")), ("section_name", json!("Only"))],
@@ -44,14 +44,14 @@ pub fn params(var: Value) -> SectionParams {
     }
 }
 
-pub const MEMORY: usize = 64 << 20;
+pub(crate) const MEMORY: usize = 64 << 20;
 
-pub fn vm() -> SectionVm {
+pub(crate) fn vm() -> SectionVm {
     SectionVm::new(environment(MEMORY, CancelFlag::default()), params(json!({}))).unwrap()
 }
 
 /// Runs one block of `vm`.
-pub fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
+pub(crate) fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
     let program = Compiler::new().compile(source, "section `Only` prologue", 11).unwrap();
     match vm.start(&program, prose) {
         Turn::Ended(end) => end,
@@ -60,18 +60,18 @@ pub fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
 }
 
 /// The text a block returns.
-pub fn run(source: &str) -> String {
+pub(crate) fn run(source: &str) -> String {
     returned(block(&mut vm(), source, ""))
 }
 
 /// The text a block returns in a VM with this much memory.
-pub fn run_in(memory_bytes: usize, source: &str) -> String {
+pub(crate) fn run_in(memory_bytes: usize, source: &str) -> String {
     let mut vm = SectionVm::new(environment(memory_bytes, CancelFlag::default()), params(json!({}))).unwrap();
     returned(block(&mut vm, source, ""))
 }
 
 /// Runs a block that another thread cancels after `delay`: the text it ends with, and how long after the cancelling.
-pub fn run_cancelled(source: &str, delay: Duration) -> (String, Duration) {
+pub(crate) fn run_cancelled(source: &str, delay: Duration) -> (String, Duration) {
     let cancel = CancelFlag::default();
     let mut vm = SectionVm::new(environment(MEMORY, cancel.clone()), params(json!({}))).unwrap();
     let canceller = thread::spawn(move || {
@@ -87,7 +87,7 @@ pub fn run_cancelled(source: &str, delay: Duration) -> (String, Duration) {
     (text, late)
 }
 
-pub fn returned(end: BlockEnd) -> String {
+pub(crate) fn returned(end: BlockEnd) -> String {
     match end {
         BlockEnd::Returned(text) => text.unwrap_or_else(|| "<nothing>".to_owned()),
         BlockEnd::Jumped(target) => format!("<jump {target}>"),
