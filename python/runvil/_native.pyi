@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextvars import ContextVar, Token
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 __version__: str
 
@@ -279,15 +279,16 @@ class ComposedRequest:
     def body_view(self, *, model: str, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any) -> memoryview:
         """The bytes of `body`, lent as a read-only memoryview.
 
-        The next view of the same conversation writes only what was added since, once this one is released.
+        The conversation keeps the memory: once this view is released, the next one writes only what was added since.
         """
 
     def __len__(self) -> int: ...
 
+@disjoint_base
 class Conversation:
     """The native half of `runvil.Conversation`."""
 
-    def __new__(cls) -> Self: ...
+    def __new__(cls, *args: object, **options: object) -> Self: ...
     def system(self, content: object, meta: object = None) -> Self:
         """Appends a system record. System records lead the list."""
 

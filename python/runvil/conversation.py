@@ -105,7 +105,7 @@ class Conversation(_native.Conversation):
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_json, (self.to_json(),), getattr(self, "__dict__", None)
+        return type(self)._unpickled, (self.to_json(),), getattr(self, "__dict__", None)
 
 
 def _check_arguments(compactor: object, reason: object) -> None:

@@ -574,13 +574,13 @@ def test_equality_and_hashing() -> None:
 class Named(runvil.Conversation):
     """A conversation of an application's own."""
 
-    name = "unnamed"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 def test_copies_are_forks() -> None:
-    conv = Named()
+    conv = Named("mine")
     conv.extend([record("u1"), record("a1")])
-    conv.name = "mine"
     for fork in (conv.copy(), copy.copy(conv), copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):
         assert type(fork) is Named
         assert fork == conv
@@ -589,6 +589,9 @@ def test_copies_are_forks() -> None:
         fork.compose()
         conv.compose()
     assert copy.copy(conv).name == copy.deepcopy(conv).name == pickle.loads(pickle.dumps(conv)).name == "mine"
+    for wrong in ((5,), ([],)):
+        with pytest.raises(TypeError, match="takes no arguments"):
+            runvil.Conversation(*wrong)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(conversation("s1 u1"), protocol)) == conversation("s1 u1")
 

@@ -24,7 +24,7 @@ pub(crate) fn install(lua: &Lua, section: &Arc<Section>, native: &Table, string:
         lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, false))?,
     )?;
     let state = Arc::clone(section);
-    native
+    string
         .raw_set("gmatch", lua.create_function(move |lua, arguments: MultiValue| gmatch(lua, &state, &arguments))?)?;
     let state = Arc::clone(section);
     native.raw_set("gsub", lua.create_function(move |lua, arguments: MultiValue| gsub(lua, &state, &arguments))?)?;

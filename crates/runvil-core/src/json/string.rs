@@ -67,21 +67,23 @@ fn push_escape(out: &mut String, byte: u8) {
 
 /// What the inside of a JSON string says, escapes resolved. `None` when an escape is broken.
 pub(crate) fn unescape(inside: &str) -> Option<Cow<'_, str>> {
-    let Some(first) = memchr::memchr(b'\\', inside.as_bytes()) else {
+    let bytes = inside.as_bytes();
+    let Some(mut at) = find_special(bytes, 0) else {
         return Some(Cow::Borrowed(inside));
     };
     let mut out = String::with_capacity(inside.len());
-    out.push_str(&inside[..first]);
-    let mut rest = &inside[first..];
-    while !rest.is_empty() {
-        let (character, length) = read_escape(rest.as_bytes())?;
+    let mut done = 0;
+    loop {
+        out.push_str(&inside[done..at]);
+        let (character, length) = read_escape(&bytes[at..])?;
         out.push(character);
-        rest = &rest[length..];
-        let next = memchr::memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
-        out.push_str(&rest[..next]);
-        rest = &rest[next..];
+        done = at + length;
+        let Some(next) = find_special(bytes, done) else {
+            out.push_str(&inside[done..]);
+            return Some(Cow::Owned(out));
+        };
+        at = next;
     }
-    Some(Cow::Owned(out))
 }
 
 /// The character that an escape at the start of `bytes` stands for, and the escape's length.

@@ -3,7 +3,7 @@
 use crate::support::{run, run_in};
 
 /// Blocks that want more memory than there is.
-const GREEDY: [&str; 24] = [
+const GREEDY: [&str; 23] = [
     "return string.rep('x', 1 << 40)",
     "return string.rep('x', 1 << 30, 'separator')",
     "return #string.rep('x', 100000000)",
@@ -24,7 +24,6 @@ const GREEDY: [&str; 24] = [
     "local s = string.rep('x', 1 << 20) local t = {} for i = 1, 1000 do t[i] = s end return #table.concat(t)",
     "while true do messages:user(string.rep('x', 1 << 20)) end",
     "while true do messages:user('') end",
-    "while true do messages:user(messages, 'x') end",
     "local views = {} messages:user('x') while true do views[#views + 1] = messages[1] end",
     "local text = string.rep('x', 1 << 20) local views = {}
      while true do
@@ -127,40 +126,42 @@ fn deep_and_cyclic_data_has_no_json_form() {
 
 #[test]
 fn many_arguments_and_results() {
-    let strings = "local t = {} for i = 1, 900000 do t[i] = 'x' end ";
-    for call in [
-        "pcall(models.use, table.unpack(t))",
-        "pcall(messages.append, messages, table.unpack(t))",
-        "pcall(messages.user, messages, table.unpack(t))",
-        "pcall(log, table.unpack(t))",
-        "pcall(json.encode, table.unpack(t))",
-        "pcall(string.find, table.unpack(t))",
-        "pcall(string.format, table.unpack(t))",
-        "models.compact(function() pcall(messages.replace, messages, 1, 0, table.unpack(t)) end, 'why')",
-        "select('#', table.unpack(t))",
-    ] {
-        assert_eq!(run(&format!("{strings} {call} return 'survived'")), "survived", "{call}");
+    for count in [300_000, 990_000] {
+        let strings = format!("local t = {{}} for i = 1, {count} do t[i] = 'x' end ");
+        for call in [
+            "models.use(table.unpack(t))",
+            "messages:append(table.unpack(t))",
+            "messages:user(5, table.unpack(t))",
+            "log(table.unpack(t))",
+            "user_input(table.unpack(t))",
+            "models.compact(function() messages:replace(1, 0, table.unpack(t)) end, 'why')",
+            "pcall(models.use, table.unpack(t)) error('survived')",
+            "pcall(json.encode, table.unpack(t)) error('survived')",
+            "pcall(string.find, table.unpack(t)) error('survived')",
+            "pcall(string.format, table.unpack(t)) error('survived')",
+            "t = { table.unpack(t) } error('survived ' .. select('#', table.unpack(t)))",
+        ] {
+            let text = run(&format!("{strings} {call}"));
+            assert!(text.starts_with("<failed lua: "), "{call} with {count}: {text}");
+        }
     }
     let text = run("return table.unpack({}, 1, 1 << 60)");
     assert!(text.contains("too many results to unpack"), "{text}");
-    let text = run(&format!("{strings} t = {{ table.unpack(t) }} return #t + select('#', table.unpack(t, 1, 990000))"));
-    assert!(text == "1890000" || text.contains("too many results"), "{text}");
 }
 
 #[test]
 fn patterns_spend_a_bounded_number_of_steps() {
     for source in [
         "return string.find(string.rep('a', 60), string.rep('a*', 6) .. 'b')",
-        "return string.match(string.rep('a', 60), string.rep('a-', 10) .. 'b')",
         "for _ in string.gmatch(string.rep('a', 60), string.rep('a*', 10) .. 'b') do end",
-        "return string.gsub(string.rep('a', 60), string.rep('a*', 10) .. 'b', 'x')",
+        "return string.gsub(string.rep('a', 60), string.rep('a-', 10) .. 'b', 'x')",
     ] {
         let text = run(source);
         assert!(text.starts_with("<failed lua: ") && text.contains("pattern too complex"), "{source}: {text}");
     }
     let text = run("return string.find(string.rep('a', 100000), string.rep('a?', 100000) .. 'b')");
     assert!(text.contains("pattern too complex"), "{text}");
-    assert_eq!(run("return tostring(string.find(string.rep('a', 1000000), 'a-b'))"), "nil");
+    assert_eq!(run("return tostring(string.find(string.rep('a', 5000), 'a-b'))"), "nil");
 }
 
 #[test]

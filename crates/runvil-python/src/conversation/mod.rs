@@ -16,8 +16,9 @@ mod view;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType};
 use runvil_core::error::{Bound as RangeBound, ListError};
 use runvil_core::json::JsonForm;
 use runvil_core::list::MessageList;
@@ -45,9 +46,18 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// A conversation of the given class.
+    /// A new conversation of the given class.
     fn of<'py>(class: &Bound<'py, PyType>, list: MessageList) -> PyResult<Bound<'py, Self>> {
-        let made = class.call0()?.cast_into::<Self>()?;
+        Self::filled(class.call0()?, list)
+    }
+
+    /// A conversation of the given class that is a copy of another one: it is not initialized.
+    fn copy_of<'py>(class: &Bound<'py, PyType>, list: MessageList) -> PyResult<Bound<'py, Self>> {
+        Self::filled(class.call_method1(intern!(class.py(), "__new__"), (class,))?, list)
+    }
+
+    fn filled(made: Bound<'_, PyAny>, list: MessageList) -> PyResult<Bound<'_, Self>> {
+        let made = made.cast_into::<Self>()?;
         made.get().shared.with(made.py(), |state| *state = State::of(list));
         Ok(made)
     }
@@ -71,9 +81,23 @@ impl Conversation {
 
 #[pymethods]
 impl Conversation {
+    /// Arguments are for the `__init__` of a subclass.
     #[new]
-    fn new() -> Self {
-        Self { shared: SharedList::default(), shelf: Shelf::default() }
+    #[classmethod]
+    #[pyo3(signature = (*args, **options))]
+    fn new(
+        class: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let py = class.py();
+        if !args.is_empty() || options.is_some_and(|options| !options.is_empty()) {
+            let init = intern!(py, "__init__");
+            if class.getattr(init)?.is(&py.get_type::<PyAny>().getattr(init)?) {
+                return Err(PyTypeError::new_err(format!("{}() takes no arguments", class.name()?)));
+            }
+        }
+        Ok(Self { shared: SharedList::default(), shelf: Shelf::default() })
     }
 
     /// Appends a system record. System records lead the list.
@@ -229,7 +253,7 @@ impl Conversation {
 
     /// A fork: a conversation with the same records, of the same class. It costs the same for any length.
     fn copy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        Self::of(&slf.get_type(), slf.get().shared.fork(slf.py()))
+        Self::copy_of(&slf.get_type(), slf.get().shared.fork(slf.py()))
     }
 
     /// Checks the rules that span records: the leading system block, unique call ids, one result for every call.
@@ -276,6 +300,12 @@ impl Conversation {
         };
         let (list, report) = loading::repair(class.py(), records);
         Ok((Self::of(class, list)?, report))
+    }
+
+    /// What unpickling calls.
+    #[classmethod]
+    fn _unpickled<'py>(class: &Bound<'py, PyType>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        Self::copy_of(class, loading::from_json(data)?)
     }
 
     /// Takes note of a reply, which was served by `model`.
