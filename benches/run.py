@@ -25,10 +25,10 @@ SIZES = (1_000, 10_000, 100_000)
 LONG_RUNS = (1_000, 4_000, 16_000)
 LOOPS = (100, 300, 1_000, 3_000, 10_000)
 # How often a kind of work is run, by the size of the conversation.
-RUNS = {1_000: 9, 10_000: 5, 100_000: 4}
+RUNS = {1_000: 9, 10_000: 5, 100_000: 3}
 # Longer ones are not run, or sampled: seconds.
-LONGEST = 15.0
-SAMPLES = 10
+LONGEST = 10.0
+SAMPLES = 8
 # A loop that takes this many seconds is run once.
 ONCE = 2.0
 

@@ -88,8 +88,8 @@ def all_of(results: Results) -> list[Target]:
     at_most("P8", f"milliseconds of merging a run of {run:,} user records", long_run and long_run * 1e3, 10)
     at_most(
         "P8",
-        f"exponent of merging a run from 1,000 to {run:,} records",
-        results.exponent("long_run", OURS, 1_000, run),
+        f"exponent of merging a run from {run // 4:,} to {run:,} records",
+        results.exponent("long_run", OURS, run // 4, run),
         1.15,
     )
     snapshot = results.seconds_of("snapshot", size, OURS)

@@ -2,8 +2,8 @@
 //! and `user_input`.
 
 use mlua::{Lua, MultiValue, Table, Value};
-use serde_json::Value as Json;
 
+use crate::decode::{self, Undecodable};
 use crate::envelope;
 use crate::error_value::{raise, refuse};
 use crate::failure::{Failure, LogQuota};
@@ -91,8 +91,11 @@ pub(crate) fn decode(lua: &Lua, section: &Section, arguments: &MultiValue) -> ml
             return Err(refuse(format!("json.decode: text must be a string, got {got}")));
         }
     };
-    let value: Json = serde_json::from_slice(&text.as_bytes())
-        .map_err(|error| refuse(format!("json.decode: text must be JSON: {error}")))?;
+    let value = decode::decode(section, &text.as_bytes()).map_err(|error| match error {
+        Undecodable::Invalid(error) => refuse(format!("json.decode: text must be JSON: {error}")),
+        Undecodable::Memory => raise(Failure::Memory),
+        Undecodable::Cancelled => raise(Failure::Cancelled),
+    })?;
     from_json(lua, section, &value, Nulls::Keep)
 }
 

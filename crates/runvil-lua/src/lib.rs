@@ -4,6 +4,7 @@
 //! [`request::Request`]; [`vm::SectionVm::resume`] goes on with the [`request::Answer`].
 
 mod compaction;
+mod decode;
 mod dialect;
 pub mod envelope;
 mod error_value;

@@ -27,7 +27,7 @@ use crate::section::{Environment, Running, Section, SectionParams, Trace, lock};
 use crate::view::RecordView;
 
 /// Lua instructions between two looks at the cancel flag.
-const CANCEL_POLL: u32 = 10_000;
+const CANCEL_POLL: u32 = 1000;
 
 /// Where a block stands after it ran for a while.
 #[derive(Debug)]

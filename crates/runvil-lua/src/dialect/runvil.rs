@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
+use crate::error_value::raise;
+use crate::failure::Failure;
 use crate::json::{Nulls, from_json};
 use crate::messages::Messages;
 use crate::sandbox::Base;
@@ -24,7 +26,13 @@ impl Installer<'_> {
         F: Fn(&Lua, &Arc<Section>, &MultiValue) -> mlua::Result<R> + Send + 'static,
     {
         let section = Arc::clone(self.section);
-        self.lua.create_function(move |lua, arguments: MultiValue| call(lua, &section, &arguments))
+        self.lua.create_function(move |lua, arguments: MultiValue| {
+            // A loop around slow calls takes long to reach the next count hook.
+            if section.is_cancelled() {
+                return Err(raise(Failure::Cancelled));
+            }
+            call(lua, &section, &arguments)
+        })
     }
 
     /// The shim of a suspending call, made by the prelude's factory of this name.

