@@ -135,26 +135,18 @@ fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
         "caught",
         lua.create_function(move |lua, value: Value| {
             if state.is_cancelled() {
-                return Err(raise(Failure::Cancelled));
+                return Ok((Value::Nil, true));
             }
             if is_memory_error(&value) {
                 // What the failed code held may be gone by now.
                 lua.gc_collect()?;
                 state.update_memory_limit(lua)?;
             }
-            state.errors.normalize(lua, value)
+            Ok((state.errors.normalize(lua, value)?, false))
         })?,
     )?;
     let state = Arc::clone(section);
-    native.raw_set(
-        "check_cancelled",
-        lua.create_function(move |_, ()| if state.is_cancelled() { Err(raise(Failure::Cancelled)) } else { Ok(()) })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "is_error_value",
-        lua.create_function(move |_, value: Table| Ok(state.errors.is_error_value(&value)))?,
-    )?;
+    native.raw_set("is_cancelled", lua.create_function(move |_, ()| Ok(state.is_cancelled()))?)?;
     let state = Arc::clone(section);
     native.raw_set(
         "record",

@@ -16,7 +16,7 @@ use crate::request::Request;
 
 /// A flag that ends a run from any thread.
 ///
-/// Setting it is irreversible. Lua sees it at the next count hook, every 10,000 instructions.
+/// Setting it is irreversible. Lua sees it within 1,000 instructions, and at every host call.
 #[derive(Debug, Clone, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 

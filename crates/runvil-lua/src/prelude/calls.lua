@@ -74,10 +74,16 @@ function native.requiring(begin, compile, finish)
   end
 end
 
+-- Ends the block of a cancelled run: the Engine never resumes it.
+local function stop_if_cancelled()
+  if native.is_cancelled() then yield() end
+end
+native.stop_if_cancelled = stop_if_cancelled
+
 -- The body of every block's coroutine.
 function native.guard(block)
   -- An error inside the cancel hook needs what the first call of a Rust function sets aside.
-  native.check_cancelled()
+  stop_if_cancelled()
   local ok, value = xpcall(block, native.record)
   if not ok and type(value) == 'table' and native.has_text(value) then
     local described, text = pcall(native.to_text, value)
@@ -88,9 +94,16 @@ end
 
 -- Errors ----------------------------------------------------------------------------------------------------------
 
+-- The error as the author sees it. A caught error is not seen once the run is cancelled.
+local function caught(value)
+  local seen, cancelled = native.caught(value)
+  if cancelled then yield() end
+  return seen
+end
+
 local function settle(ok, ...)
   if ok then return true, ... end
-  return false, native.caught((...))
+  return false, caught((...))
 end
 
 function globals.pcall(...)
@@ -103,11 +116,11 @@ local handler_failures = 10
 
 local function handled(handler, ok, ...)
   if ok then return true, ... end
-  local value = native.caught((...))
+  local value = caught((...))
   for _ = 1, handler_failures do
     local returned, result = pcall(handler, value)
     if returned then return false, result end
-    value = native.caught(result)
+    value = caught(result)
   end
   return false, 'error in error handling'
 end

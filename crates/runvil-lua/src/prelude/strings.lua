@@ -3,16 +3,33 @@
 local native = ...
 local raw = native.raw
 
-local error, getmetatable, tonumber, type = raw.error, raw.getmetatable, raw.tonumber, raw.type
-local rawget = raw.rawget
+local error, next, tonumber, type = raw.error, raw.next, raw.tonumber, raw.type
+local getmetatable, rawget = raw.getmetatable, raw.rawget
 local concat = raw.table.concat
 local library = raw.string
 local string = _G.string
 
+-- Texts of this many bytes keep a function busy for a while; a loop around it reaches the count hook too late.
+local large = 1 << 16
+
 function string.rep(...)
   local text, count, separator = ...
-  if text == '' and type(count) == 'number' and (separator == nil or separator == '') then return '' end
+  if type(count) == 'number' then
+    if text == '' and (separator == nil or separator == '') then return '' end
+    if count > large then native.stop_if_cancelled() end
+  end
   return library.rep(...)
+end
+
+for _, name in next, { 'lower', 'reverse', 'upper' } do
+  local change = library[name]
+  string[name] = function(text)
+    if type(text) == 'string' then
+      if #text > large then native.stop_if_cancelled() end
+      return change(text)
+    end
+    return library[name](text)
+  end
 end
 
 -- A replacement that is a table or a function is looked up here, so that it may suspend.

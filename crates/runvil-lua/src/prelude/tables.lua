@@ -198,8 +198,14 @@ function globals.table.concat(list, separator, first, last)
   return library.concat(pieces, separator)
 end
 
+-- The most elements a C function moves in one go; more would keep a cancelled run waiting.
+local at_once = 1 << 16
+
 function globals.table.insert(t, ...)
-  if is_plain(t) then return library.insert(t, ...) end
+  if is_plain(t) then
+    if type(t) == 'table' and rawlen(t) > at_once then native.stop_if_cancelled() end
+    return library.insert(t, ...)
+  end
   local behind = length_of(t, 2) + 1
   local given = select('#', ...)
   if given == 1 then
@@ -216,7 +222,10 @@ function globals.table.insert(t, ...)
 end
 
 function globals.table.remove(t, ...)
-  if is_plain(t) then return library.remove(t, ...) end
+  if is_plain(t) then
+    if type(t) == 'table' and rawlen(t) > at_once then native.stop_if_cancelled() end
+    return library.remove(t, ...)
+  end
   local size = length_of(t, 2)
   local position = ...
   position = position == nil and size or integer(position, 2, 'remove', 2)
@@ -231,9 +240,6 @@ function globals.table.remove(t, ...)
   t[position] = nil
   return value
 end
-
--- The most elements a C function moves or sorts in one go; more would keep a cancelled run waiting.
-local at_once = 1 << 16
 
 function globals.table.move(source, first, last, to, ...)
   local target = ...

@@ -79,7 +79,7 @@ fn endless_blocks_end_when_the_run_is_cancelled() {
 const HANGS: Duration = Duration::from_secs(20);
 
 /// Blocks that keep one call of a library or host function busy; they may end by themselves before the cancelling.
-const BUSY: [&str; 12] = [
+const BUSY: [&str; 17] = [
     "return string.find(string.rep('a', 60), string.rep('a*', 10) .. 'b')",
     "return string.match(string.rep('a', 100000), '.-b')",
     "for _ in string.gmatch(string.rep('a', 100000), '(a*)*b') do end",
@@ -91,6 +91,11 @@ const BUSY: [&str; 12] = [
     "local t = {} for i = 1, 300000 do t[i] = i end while true do var.t = t end",
     "local t = {} for i = 1, 100000 do t[i] = 'x' end while true do table.concat(t) end",
     "local s = string.rep('[1],', 300000) while true do pcall(json.decode, '[' .. s .. '1]') end",
+    "while true do local s = string.rep('x', 20000000) end",
+    "local s = string.rep('x', 20000000) while true do local t = s:upper() end",
+    "local s = string.rep('x', 10000000) while true do local t = s .. 'x' end",
+    "local t = {} for i = 1, 1000000 do t[i] = i end while true do table.insert(t, 1, 0) table.remove(t, 1) end",
+    "local function deep(n) if n == 0 then while true do pcall(models.use) end end return 1 + deep(n - 1) end deep(100000)",
     "while true do pcall(function() while true do messages:user(string.rep('x', 10000)) end end) \
        pcall(models.compact, compactors.clear, 'again') end",
 ];
