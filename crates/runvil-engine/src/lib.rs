@@ -16,3 +16,4 @@ pub mod prompt;
 mod role_uses;
 mod rounds;
 pub mod run;
+mod walk;

@@ -1,6 +1,8 @@
 //! The small host globals: `log`, `untrusted`, `ui`, `json`, `jump`, `list_from_section`, and the arguments of `call`
 //! and `user_input`.
 
+use std::io::{self, Write};
+
 use mlua::{Lua, MultiValue, Table, Value};
 
 use crate::decode::{self, Undecodable};
@@ -79,7 +81,29 @@ pub(crate) fn ui(lua: &Lua, section: &Section) -> mlua::Result<Value> {
 pub(crate) fn encode(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
     let value = to_json(section, &argument(arguments, 0), Views::Refuse, DEPTH_LIMIT)
         .map_err(|error| not_data(&error, "json.encode: value"))?;
-    Ok(Value::String(lua.create_string(value.to_string())?))
+    let mut text = Bounded { bytes: Vec::new(), ceiling: section.memory_ceiling() };
+    serde_json::to_writer(&mut text, &value).map_err(|_| raise(Failure::Memory))?;
+    Ok(Value::String(lua.create_string(text.bytes)?))
+}
+
+/// A text that refuses to grow past the memory ceiling; escapes make JSON up to six times as long as what it says.
+struct Bounded {
+    bytes: Vec<u8>,
+    ceiling: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.ceiling {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// `json.decode(text)`.

@@ -82,7 +82,7 @@ native.stop_if_cancelled = stop_if_cancelled
 
 -- The body of every block's coroutine.
 function native.guard(block)
-  -- An error inside the cancel hook needs what the first call of a Rust function sets aside.
+  -- The first Rust call of a VM sets room aside for errors; in the count hook it would do so in the author's frame.
   stop_if_cancelled()
   local ok, value = xpcall(block, native.record)
   if not ok and type(value) == 'table' and native.has_text(value) then

@@ -3,7 +3,7 @@
 use crate::support::{run, run_in};
 
 /// Blocks that want more memory than there is.
-const GREEDY: [&str; 23] = [
+const GREEDY: [&str; 24] = [
     "return string.rep('x', 1 << 40)",
     "return string.rep('x', 1 << 30, 'separator')",
     "return #string.rep('x', 100000000)",
@@ -22,6 +22,7 @@ const GREEDY: [&str; 23] = [
     "local s = string.rep('x', 1 << 20) local t = {} for i = 1, 1000 do t[i] = s end return #json.encode(t)",
     "local s = string.rep('x', 1 << 20) local t = {} for i = 1, 1000 do t[i] = s end var.t = t",
     "local s = string.rep('x', 1 << 20) local t = {} for i = 1, 1000 do t[i] = s end return #table.concat(t)",
+    "return #json.encode(string.rep('\\1', 4000000))",
     "while true do messages:user(string.rep('x', 1 << 20)) end",
     "while true do messages:user('') end",
     "local views = {} messages:user('x') while true do views[#views + 1] = messages[1] end",
