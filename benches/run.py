@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benches.measure import Timing
 
 SIZES = (1_000, 10_000, 100_000)
-LONG_RUNS = (1_000, 4_000, 16_000)
+LONG_RUNS = (1_000, 4_000, 16_000, 64_000)
 LOOPS = (100, 300, 1_000, 3_000, 10_000)
 # How often a kind of work is run, by the size of the conversation.
 RUNS = {1_000: 9, 10_000: 5, 100_000: 3}
