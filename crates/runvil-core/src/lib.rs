@@ -23,5 +23,7 @@ pub mod role;
 mod seen;
 mod sequence;
 mod slab;
+pub mod tool_loop;
+pub mod tools;
 mod wire;
 pub mod writer;

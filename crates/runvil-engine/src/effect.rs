@@ -3,6 +3,7 @@
 use runvil_core::failure::ModelFailure;
 use runvil_core::reply::Reply;
 use runvil_core::request::Request;
+use runvil_core::tools::ToolList;
 use serde_json::{Map, Value};
 
 /// Names one effect of a run; counted from 0.
@@ -49,8 +50,8 @@ pub struct Round {
     pub handle: Option<String>,
     /// The messages, frozen.
     pub request: Request,
-    /// The names of the tools offered.
-    pub tools: Vec<String>,
+    /// The tools offered.
+    pub tools: ToolList,
     /// `temperature`, `max_tokens` and `thinking`, each only when it is set.
     pub options: Map<String, Value>,
     /// The plain estimate, in tokens.
@@ -63,11 +64,52 @@ pub struct Round {
     pub window: u64,
 }
 
+/// Who calls a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// `tools.call`.
+    Script,
+    /// A model, in a tool round.
+    Model,
+}
+
+impl Caller {
+    /// The caller as logs spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// A call of a pack's tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackCall {
+    /// The tool's path, `pack/tool`.
+    pub path: String,
+    /// The arguments, in the caller's key order.
+    pub arguments: Map<String, Value>,
+    /// Who calls.
+    pub caller: Caller,
+    /// The model's id of the call; empty for a script.
+    pub call_id: String,
+    /// The section's heading text.
+    pub section: String,
+}
+
 /// Work for the Harness. Closed on purpose: a new kind of work must break every driver's build.
 #[derive(Debug, Clone)]
 pub enum Effect {
     /// Send a model request.
     Round(Box<Round>),
+    /// Render the schemas of tools, in this order.
+    RenderPacks {
+        /// The tools' paths.
+        tools: Vec<String>,
+    },
+    /// Call a pack's tool.
+    ToolCall(Box<PackCall>),
     /// Find the source of a library.
     LoadLibrary {
         /// The library's name.
@@ -77,6 +119,15 @@ pub enum Effect {
     UserInput,
 }
 
+/// What a model reads about one tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RenderedTool {
+    /// The pack's own description; may be empty.
+    pub description: String,
+    /// The JSON Schema of the arguments. Anything but an object fails the round.
+    pub parameters: Value,
+}
+
 /// The answer to an effect. Every effect gets exactly one.
 #[derive(Debug, Clone)]
 pub enum Answer {
@@ -84,6 +135,26 @@ pub enum Answer {
     Reply(Box<Reply>),
     /// The model call failed.
     ModelFailure(ModelFailure),
+    /// The schemas of the tools that were asked for, in that order.
+    Rendered {
+        /// What the model reads about each tool.
+        tools: Vec<RenderedTool>,
+    },
+    /// A tool's schema could not be had.
+    RenderFailure {
+        /// The tool's path.
+        path: String,
+    },
+    /// A tool's output, as it came.
+    ToolOutput {
+        /// The text.
+        text: String,
+    },
+    /// A tool failed.
+    ToolFailure {
+        /// What the model may read about it.
+        message: String,
+    },
     /// A library's source.
     Library {
         /// The source text.
@@ -116,6 +187,10 @@ impl Answer {
         match self {
             Self::Reply(_) => "reply",
             Self::ModelFailure(_) => "model_failure",
+            Self::Rendered { .. } => "rendered",
+            Self::RenderFailure { .. } => "render_failure",
+            Self::ToolOutput { .. } => "tool_output",
+            Self::ToolFailure { .. } => "tool_failure",
             Self::Library { .. } => "library",
             Self::LibraryMissing { .. } => "library_missing",
             Self::UserInput { .. } => "user_input",

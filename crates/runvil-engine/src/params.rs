@@ -12,6 +12,28 @@ pub const DEFAULT_MEMORY_BYTES: usize = 64 << 20;
 /// The default number of `log` calls of a section VM.
 pub const DEFAULT_LOG_EVENTS: u64 = 1024;
 
+/// A pack the Host supplies: its tools by name. Their schemas are asked for when they are offered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pack {
+    /// The pack's name.
+    pub name: String,
+    /// Its tools, in the order they are offered in.
+    pub tools: Vec<PackTool>,
+    /// The names of packs that cannot be active together with it.
+    pub conflicts: Vec<String>,
+}
+
+/// A tool of a pack.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PackTool {
+    /// Its name within the pack.
+    pub name: String,
+    /// Whether its output is passed on bare.
+    pub trusted: bool,
+    /// Whether its output is JSON that a script receives decoded.
+    pub structured: bool,
+}
+
 /// Everything a run depends on. The same prompt, parameters and answers give the same run, byte for byte.
 #[derive(Debug, Clone)]
 pub struct Params {
@@ -27,8 +49,8 @@ pub struct Params {
     pub models: BTreeMap<String, CatalogModel>,
     /// Whether raw model ids may be used.
     pub raw_models: bool,
-    /// The names of the packs the Host supplies.
-    pub packs: Vec<String>,
+    /// The packs the Host supplies.
+    pub packs: Vec<Pack>,
     /// The most rounds of one loop call; a prompt's `max_tool_iterations` wins.
     pub rounds: u32,
     /// The memory ceiling of a section VM, in bytes.

@@ -32,7 +32,7 @@ pub(crate) fn check_version(document: &Document) -> Result<(), Box<RunError>> {
 pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, Box<RunError>> {
     let mut gaps = Vec::new();
     for pack in &document.frontmatter.uses {
-        if !pack.optional && !params.packs.contains(&pack.pack) {
+        if !pack.optional && !params.packs.iter().any(|supplied| supplied.name == pack.pack) {
             gaps.push(format!("missing required Pack: {}", pack.pack));
         }
     }

@@ -9,6 +9,7 @@ use runvil_core::precheck::Precheck;
 use runvil_core::record::{Record, RecordFields};
 use runvil_core::reply::{CallArguments, Reply, Usage};
 use runvil_core::request::Request;
+use runvil_core::tools::ToolList;
 use runvil_lua::failure::Failure;
 use runvil_lua::models::ModelHandle;
 use runvil_lua::request::Answer as LuaAnswer;
@@ -268,7 +269,7 @@ impl Run {
             reserve: precheck.reserve,
             window: handle.context,
             request,
-            tools: Vec::new(),
+            tools: ToolList::default(),
             options,
         }
     }

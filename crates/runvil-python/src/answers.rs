@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use runvil_core::failure::ModelFailure;
 use runvil_core::reply::{CallArguments, Reply, ReplyCall, ReplySource, Usage};
-use runvil_engine::effect::Answer;
+use runvil_engine::effect::{Answer, RenderedTool};
 
 use crate::convert::{self, from_python};
 use crate::outcome::failure_kind;
@@ -25,6 +25,20 @@ pub(crate) fn read(kind: &str, data: &Bound<'_, PyAny>) -> PyResult<Answer> {
                 detail: optional(dict, "detail")?,
             })
         }
+        "rendered" => {
+            let mut tools = Vec::new();
+            for tool in convert::required::<Vec<Bound<'_, PyDict>>>(dict()?, "tools", WHAT)? {
+                let parameters: Bound<'_, PyAny> = convert::required(&tool, "parameters", WHAT)?;
+                tools.push(RenderedTool {
+                    description: optional(&tool, "description")?.unwrap_or_default(),
+                    parameters: from_python(&parameters, "the parameters of a tool")?,
+                });
+            }
+            Answer::Rendered { tools }
+        }
+        "render_failure" => Answer::RenderFailure { path: text(dict()?, "path")? },
+        "tool_output" => Answer::ToolOutput { text: text(dict()?, "text")? },
+        "tool_failure" => Answer::ToolFailure { message: text(dict()?, "message")? },
         "library" => Answer::Library { source: convert::required(dict()?, "source", WHAT)? },
         "library_missing" => Answer::LibraryMissing { message: text(dict()?, "message")? },
         "user_input" => Answer::UserInput { text: text(dict()?, "text")? },

@@ -6,7 +6,7 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use runvil_engine::params::Params;
+use runvil_engine::params::{Pack, PackTool, Params};
 use runvil_lua::models::{CatalogModel, Thinking};
 
 use crate::convert::{self, from_python};
@@ -33,7 +33,7 @@ pub(crate) fn read(dict: &Bound<'_, PyDict>) -> PyResult<Params> {
     let mut packs = Vec::new();
     if let Some(list) = optional::<Vec<Bound<'_, PyDict>>>(dict, "packs")? {
         for pack in list {
-            packs.push(required::<String>(&pack, "name")?);
+            packs.push(pack_spec(&pack)?);
         }
     }
     let ui = match dict.get_item("ui")? {
@@ -54,6 +54,18 @@ pub(crate) fn read(dict: &Bound<'_, PyDict>) -> PyResult<Params> {
         ui,
         debug: optional(dict, "debug")?.unwrap_or(false),
     })
+}
+
+fn pack_spec(dict: &Bound<'_, PyDict>) -> PyResult<Pack> {
+    let mut tools = Vec::new();
+    for tool in optional::<Vec<Bound<'_, PyDict>>>(dict, "tools")?.unwrap_or_default() {
+        tools.push(PackTool {
+            name: required(&tool, "name")?,
+            trusted: optional(&tool, "trusted")?.unwrap_or(false),
+            structured: optional(&tool, "structured")?.unwrap_or(false),
+        });
+    }
+    Ok(Pack { name: required(dict, "name")?, tools, conflicts: optional(dict, "conflicts")?.unwrap_or_default() })
 }
 
 fn catalog_model(dict: &Bound<'_, PyDict>) -> PyResult<CatalogModel> {

@@ -83,7 +83,7 @@ impl RoundRequest {
 
     #[getter]
     fn tools(&self) -> Vec<String> {
-        self.round.tools.clone()
+        self.round.tools.names().to_vec()
     }
 
     #[getter]

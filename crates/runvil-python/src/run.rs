@@ -123,6 +123,8 @@ pub(crate) struct Effect {
 
 enum Work {
     Round(Py<RoundRequest>),
+    RenderPacks(Vec<String>),
+    ToolCall(Box<effect::PackCall>),
     LoadLibrary(String),
     UserInput,
 }
@@ -131,10 +133,19 @@ impl Effect {
     fn new(py: Python<'_>, id: EffectId, effect: effect::Effect) -> PyResult<Py<Self>> {
         let work = match effect {
             effect::Effect::Round(round) => Work::Round(Py::new(py, RoundRequest::new(*round))?),
+            effect::Effect::RenderPacks { tools } => Work::RenderPacks(tools),
+            effect::Effect::ToolCall(call) => Work::ToolCall(call),
             effect::Effect::LoadLibrary { name } => Work::LoadLibrary(name),
             effect::Effect::UserInput => Work::UserInput,
         };
         Py::new(py, Self { id: id.0, work })
+    }
+
+    fn call(&self, name: &str) -> PyResult<&effect::PackCall> {
+        match &self.work {
+            Work::ToolCall(call) => Ok(call),
+            _ => Err(self.lacks(name)),
+        }
     }
 
     fn lacks(&self, name: &str) -> PyErr {
@@ -148,6 +159,8 @@ impl Effect {
     fn kind(&self) -> &'static str {
         match &self.work {
             Work::Round(_) => "round",
+            Work::RenderPacks(_) => "render_packs",
+            Work::ToolCall(_) => "tool_call",
             Work::LoadLibrary(_) => "load_library",
             Work::UserInput => "user_input",
         }
@@ -167,6 +180,45 @@ impl Effect {
             Work::LoadLibrary(name) => Ok(name),
             _ => Err(self.lacks("name")),
         }
+    }
+
+    /// The paths of the tools to render, in order.
+    #[getter]
+    fn tools(&self) -> PyResult<Vec<String>> {
+        match &self.work {
+            Work::RenderPacks(tools) => Ok(tools.clone()),
+            _ => Err(self.lacks("tools")),
+        }
+    }
+
+    /// The path of the tool to call.
+    #[getter]
+    fn path(&self) -> PyResult<&str> {
+        Ok(&self.call("path")?.path)
+    }
+
+    /// The arguments of the tool call, a fresh dict.
+    #[getter]
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        crate::convert::to_dict(py, &self.call("arguments")?.arguments)
+    }
+
+    /// Who calls the tool: `script` or `model`.
+    #[getter]
+    fn caller(&self) -> PyResult<&'static str> {
+        Ok(self.call("caller")?.caller.as_str())
+    }
+
+    /// The model's id of the tool call; empty for a script.
+    #[getter]
+    fn call_id(&self) -> PyResult<&str> {
+        Ok(&self.call("call_id")?.call_id)
+    }
+
+    /// The heading of the section that calls the tool.
+    #[getter]
+    fn section(&self) -> PyResult<&str> {
+        Ok(&self.call("section")?.section)
     }
 
     fn __repr__(&self) -> String {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runvil_engine::outcome::Ending;
-use runvil_engine::params::Params;
+use runvil_engine::params::{Pack, Params};
 use runvil_engine::prompt::Prompt;
 use runvil_lua::models::{CatalogModel, Thinking};
 use serde::Deserialize;
@@ -210,6 +210,8 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
         models.insert(role.label.clone(), model);
     }
     let defaults = Params::default();
+    let mut packs = world.pack_params();
+    packs.extend(case.packs.iter().map(|name| Pack { name: name.clone(), ..Pack::default() }));
     let params = Params {
         args: case.args.clone(),
         execution: "case".to_owned(),
@@ -217,7 +219,7 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
         started_at: case.started_at,
         models,
         raw_models: case.raw_models,
-        packs: case.packs.clone(),
+        packs,
         rounds: case.rounds.unwrap_or(defaults.rounds),
         memory_bytes: case.memory_bytes.unwrap_or(defaults.memory_bytes),
         log_events: case.log_events.unwrap_or(defaults.log_events),
