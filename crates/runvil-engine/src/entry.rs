@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use runvil_core::list::Snapshot;
+use runvil_core::anchor::Anchor;
+use runvil_core::tool_loop::ToolLoop;
 use runvil_document::SectionId;
 use runvil_lua::models::ModelHandle;
 use runvil_lua::vm::{SectionVm, Turn};
 
 use crate::prompt::{Prompt, Step};
+use crate::tools::{BatchReports, Scope};
 
 /// A section that a chain is in.
 pub(crate) struct Entry {
@@ -21,6 +23,10 @@ pub(crate) struct Entry {
     next: usize,
     /// The prose since the last Lua block.
     prose: String,
+    /// What was measured of the section's list.
+    pub(crate) anchor: Anchor,
+    /// The tools of the section's rounds, once they are fixed.
+    pub(crate) scope: Option<Scope>,
     /// The loop a block waits in.
     pub(crate) looping: Option<Looping>,
 }
@@ -29,22 +35,27 @@ pub(crate) struct Entry {
 pub(crate) struct Looping {
     /// The handle all rounds run on; `None` looks the section's model up for each.
     pub(crate) handle: Option<Arc<ModelHandle>>,
-    /// The overflow whose compactor runs.
-    pub(crate) overflow: Option<Overflow>,
-    /// The records from before the compaction that this attempt is the retry of.
-    pub(crate) retry_of: Option<Snapshot>,
+    pub(crate) machine: ToolLoop,
+    /// The local tool whose handler runs: its place in the batch, the call's id, its name.
+    pub(crate) handling: Option<(usize, String, String)>,
+    /// What is still to be reported of the batch under way.
+    pub(crate) reports: BatchReports,
 }
 
-/// A round refused as too large.
-pub(crate) struct Overflow {
-    pub(crate) reason: &'static str,
-    /// The refused list's plain estimate, in tokens.
-    pub(crate) estimate: u64,
+impl Looping {
+    pub(crate) fn new(handle: Option<Arc<ModelHandle>>, machine: ToolLoop) -> Self {
+        Self { handle, machine, handling: None, reports: BatchReports::default() }
+    }
+
+    /// Makes room for the reports of a batch that this turn asked for.
+    pub(crate) fn start_reports(&mut self, turn: u64, calls: usize) {
+        self.reports = BatchReports::new(turn, calls);
+    }
 }
 
 impl Entry {
     pub(crate) fn new(section: SectionId, name: String, id: String, vm: SectionVm) -> Self {
-        Self { section, name, id, vm, next: 0, prose: String::new(), looping: None }
+        Self { section, name, id, vm, next: 0, prose: String::new(), anchor: Anchor::new(), scope: None, looping: None }
     }
 
     /// Starts the next Lua block; `None` when there is none left.

@@ -123,11 +123,14 @@ impl RunError {
             Failure::Lua(_) | Failure::Memory => RunErrorKind::Lua,
             Failure::LogQuota(_) => RunErrorKind::Quota,
             Failure::Model(_) | Failure::EmptyReply { .. } => RunErrorKind::Completion,
-            Failure::ModelBinding { .. } => RunErrorKind::Binding,
+            Failure::ModelBinding { .. } | Failure::ToolSchema { .. } => RunErrorKind::Binding,
             Failure::Input(_) => RunErrorKind::Input,
             Failure::Internal(_) | Failure::Cancelled => RunErrorKind::Internal,
             Failure::ContextExhausted { .. } => RunErrorKind::ContextExhausted,
-            Failure::ToolLoopExhausted | Failure::OutOfScopeTool { .. } | Failure::Tool(_) => RunErrorKind::Tool,
+            Failure::ToolLoopExhausted
+            | Failure::OutOfScopeTool { .. }
+            | Failure::UnboundTool { .. }
+            | Failure::Tool(_) => RunErrorKind::Tool,
         };
         let mut error = Self::new(kind, message);
         match failure {
@@ -139,7 +142,7 @@ impl RunError {
             }
             Failure::EmptyReply { finish_reason, .. } => error.finish_reason.clone_from(finish_reason),
             Failure::ContextExhausted { reason } => error.reason = Some(reason.clone()),
-            Failure::OutOfScopeTool { name, .. } => error.name = Some(name.clone()),
+            Failure::OutOfScopeTool { name, .. } | Failure::UnboundTool { name, .. } => error.name = Some(name.clone()),
             _ => {}
         }
         error

@@ -29,7 +29,7 @@ pub struct Outcome {
 impl Outcome {
     /// The token sums by name. A provider's own totals are not summed up; they follow from these.
     pub fn usage_fields(&self) -> serde_json::Map<String, serde_json::Value> {
-        let mut fields = crate::rounds::usage_fields(&self.usage);
+        let mut fields = crate::reports::usage_fields(&self.usage);
         fields.shift_remove("total_tokens");
         fields
     }

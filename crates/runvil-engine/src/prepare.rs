@@ -2,9 +2,10 @@
 
 use runvil_document::{Dialect, Document};
 use runvil_lua::models::{CatalogModel, Models, Role, Thinking};
+use runvil_lua::packs::{PackTool, Packs};
 
 use crate::error::{RunError, RunErrorKind};
-use crate::params::Params;
+use crate::params::{Pack, Params};
 
 /// The one major version of the language this build runs.
 const MAJOR: u64 = 0;
@@ -28,14 +29,16 @@ pub(crate) fn check_version(document: &Document) -> Result<(), Box<RunError>> {
     }
 }
 
-/// Binds the roles and reports everything the environment lacks, in one notice.
-pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, Box<RunError>> {
+/// What a prompt gets of its environment.
+pub(crate) struct Bound {
+    pub(crate) models: Models,
+    pub(crate) packs: Packs,
+}
+
+/// Binds the packs and the roles and reports everything the environment lacks, in one notice.
+pub(crate) fn bind(document: &Document, params: &Params) -> Result<Bound, Box<RunError>> {
     let mut gaps = Vec::new();
-    for pack in &document.frontmatter.uses {
-        if !pack.optional && !params.packs.iter().any(|supplied| supplied.name == pack.pack) {
-            gaps.push(format!("missing required Pack: {}", pack.pack));
-        }
-    }
+    let packs = bind_packs(document, params, &mut gaps);
     let mut declarations: Vec<_> = document.frontmatter.models.iter().collect();
     declarations.sort_by(|left, right| left.label.cmp(&right.label));
     let mut roles = Vec::with_capacity(declarations.len());
@@ -51,7 +54,7 @@ pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, Box<R
         });
     }
     if gaps.is_empty() {
-        return Ok(Models::new(roles, params.raw_models));
+        return Ok(Bound { models: Models::new(roles, params.raw_models), packs });
     }
     let mut notice = String::from("the environment cannot satisfy this prompt:");
     for gap in gaps {
@@ -59,6 +62,42 @@ pub(crate) fn bind(document: &Document, params: &Params) -> Result<Models, Box<R
         notice.push_str(&gap);
     }
     Err(Box::new(RunError::new(RunErrorKind::RequirementsUnmet, notice)))
+}
+
+/// The declared packs with their tools; a pack that the Host lacks has none.
+fn bind_packs(document: &Document, params: &Params, gaps: &mut Vec<String>) -> Packs {
+    let mut declared = Vec::new();
+    let mut active: Vec<&Pack> = Vec::new();
+    for entry in &document.frontmatter.uses {
+        let supplied = params.packs.iter().find(|pack| pack.name == entry.pack);
+        if supplied.is_none() && !entry.optional {
+            gaps.push(format!("missing required Pack: {}", entry.pack));
+        }
+        if declared.iter().any(|(name, _)| *name == entry.pack) {
+            continue;
+        }
+        let tools = supplied.map_or_else(Vec::new, |pack| {
+            let tool = |tool: &crate::params::PackTool| PackTool {
+                path: format!("{}/{}", pack.name, tool.name),
+                trusted: tool.trusted,
+                structured: tool.structured,
+            };
+            pack.tools.iter().map(tool).collect()
+        });
+        declared.push((entry.pack.clone(), tools));
+        active.extend(supplied);
+    }
+    for (index, first) in active.iter().enumerate() {
+        for second in &active[index + 1..] {
+            if first.conflicts.contains(&second.name) || second.conflicts.contains(&first.name) {
+                gaps.push(format!(
+                    "conflicting Packs: {} and {} cannot be activated together; declare one or the other",
+                    first.name, second.name
+                ));
+            }
+        }
+    }
+    Packs::new(declared)
 }
 
 fn check_role(

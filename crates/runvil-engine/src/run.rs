@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use runvil_core::reply::Usage;
 use runvil_document::SectionId;
 use runvil_lua::envelope;
 use runvil_lua::failure::Failure;
+use runvil_lua::models::Models;
+use runvil_lua::packs::{PackTool, Packs};
 use runvil_lua::request::{Answer as LuaAnswer, Request};
 use runvil_lua::section::{CancelFlag, Environment};
 use serde_json::{Value, json};
@@ -40,7 +43,7 @@ pub enum Step {
 }
 
 /// Who waits for an effect.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Waiter {
     /// A loop's round.
     Loop {
@@ -51,6 +54,24 @@ pub(crate) enum Waiter {
     Infer {
         /// The round's number.
         round: u64,
+    },
+    /// A round that needs its tools' schemas.
+    Render,
+    /// A tool round.
+    BatchCall {
+        /// The call's place in the batch.
+        index: usize,
+        /// The call's id.
+        call_id: String,
+        /// The tool.
+        tool: PackTool,
+    },
+    /// A `tools.call`.
+    ScriptCall {
+        /// The tool.
+        tool: PackTool,
+        /// The replies received when it was made.
+        turn: u64,
     },
     /// A `require`.
     Library,
@@ -103,15 +124,17 @@ impl Run {
         let cancel = CancelFlag::default();
         let document = prompt.document();
         let bound = prepare::check_version(document).and_then(|()| prepare::bind(document, &params));
-        let (models, ending) = match bound {
-            Ok(models) => (models, None),
+        let (bound, ending) = match bound {
+            Ok(bound) => (bound, None),
             Err(error) => {
-                let none = runvil_lua::models::Models::new(Vec::new(), false);
+                let none = prepare::Bound { models: Models::new(Vec::new(), false), packs: Packs::default() };
                 (none, Some(Ending::Failed(error)))
             }
         };
         let environment = Arc::new(Environment {
-            models,
+            models: bound.models,
+            packs: bound.packs,
+            turns: AtomicU64::new(0),
             cancel: cancel.clone(),
             nonce: envelope::nonce(params.seed),
             seed: params.seed,
@@ -271,6 +294,8 @@ impl Run {
             Request::Infer { handle, prompt } => self.start_infer(chain, handle, &prompt),
             Request::Loop { handle } => self.start_loop(chain, handle),
             Request::Compacted => self.compacted(chain),
+            Request::Handled { text } => self.handled(chain, text),
+            Request::ToolCall { path, arguments } => self.start_tool_call(chain, path, arguments),
             Request::Call { target, input, var } => self.start_call(chain, &target, input, var),
             Request::UserInput => {
                 self.report_chunk(chain, "user_input_wait_started");
@@ -294,6 +319,17 @@ impl Run {
             (Waiter::Infer { round }, answer @ (Answer::Reply(_) | Answer::ModelFailure(_) | Answer::Dropped)) => {
                 self.infer_answered(chain, round, answer)
             }
+            (Waiter::Render, answer @ (Answer::Rendered { .. } | Answer::RenderFailure { .. } | Answer::Dropped)) => {
+                self.rendered(chain, answer)
+            }
+            (
+                Waiter::BatchCall { index, call_id, tool },
+                answer @ (Answer::ToolOutput { .. } | Answer::ToolFailure { .. } | Answer::Dropped),
+            ) => self.call_answered(chain, index, (call_id, tool), answer),
+            (
+                Waiter::ScriptCall { tool, turn },
+                answer @ (Answer::ToolOutput { .. } | Answer::ToolFailure { .. } | Answer::Dropped),
+            ) => self.script_call_answered(chain, &tool, turn, answer),
             (Waiter::Library, Answer::Library { source }) => Next::Answer(LuaAnswer::Library { source }),
             (Waiter::Library, Answer::LibraryMissing { message }) => {
                 Next::Answer(LuaAnswer::Failed(Failure::Lua(message)))

@@ -12,7 +12,6 @@ use serde_json::Value;
 use crate::chain::{Chain, DEPTH_CAP, parse_arguments};
 use crate::entry::Entry;
 use crate::error::{RunError, RunErrorKind};
-use crate::event::fields;
 use crate::instant::rfc3339;
 use crate::outcome::Ending;
 use crate::prompt::Visible;
@@ -47,8 +46,8 @@ impl Run {
     }
 
     fn report_logged(&mut self, entry: &Entry) {
-        for message in entry.vm.take_logged() {
-            self.recorder.report_with("lua", &entry.name, fields([("message", message.into())]));
+        for report in entry.vm.take_reports() {
+            self.pass_on(&entry.name, report);
         }
     }
 

@@ -101,7 +101,7 @@ pub(crate) fn finish_in_loop(
     Ok((false, raised_value(lua, section, raised)?))
 }
 
-/// The value a compactor raised, as `pcall` would give it; untouched while the run is being cancelled.
-fn raised_value(lua: &Lua, section: &Section, raised: Value) -> mlua::Result<Value> {
+/// The value a compactor or a handler raised, as `pcall` would give it; untouched while the run is being cancelled.
+pub(crate) fn raised_value(lua: &Lua, section: &Section, raised: Value) -> mlua::Result<Value> {
     if section.is_cancelled() { Ok(raised) } else { section.errors.normalize(lua, raised) }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use runvil_core::failure::ModelFailure;
+use runvil_core::tool_loop::{LoopError, out_of_scope_message};
 
 /// Which of the two quotas of `log` was spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +59,36 @@ pub enum Failure {
         /// The names in scope.
         scope: Vec<String>,
     },
+    /// A script called a tool that no active pack has.
+    UnboundTool {
+        /// The name the script used.
+        name: String,
+        /// The paths of the tools there are.
+        bound: Vec<String>,
+    },
+    /// The schema of an offered tool could not be built.
+    ToolSchema {
+        /// The tool's path.
+        path: String,
+    },
     /// A tool call failed.
     Tool(String),
+}
+
+impl From<LoopError> for Failure {
+    fn from(error: LoopError) -> Self {
+        match error {
+            LoopError::Rule(error) => Self::Lua(error.to_string()),
+            LoopError::Model(failure) => Self::Model(failure),
+            LoopError::ContextExhausted(reason) => Self::ContextExhausted { reason: reason.as_str().to_owned() },
+            LoopError::EmptyReply(empty) => {
+                Self::EmptyReply { message: empty.message.to_owned(), finish_reason: empty.finish_reason }
+            }
+            LoopError::Exhausted => Self::ToolLoopExhausted,
+            LoopError::OutOfScope { name, scope } => Self::OutOfScopeTool { name, scope },
+            LoopError::Cancelled => Self::Cancelled,
+        }
+    }
 }
 
 impl Failure {
@@ -67,12 +96,17 @@ impl Failure {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Lua(_) | Self::LogQuota(_) | Self::Memory => "lua",
-            Self::Model(_) | Self::ModelBinding { .. } | Self::Input(_) | Self::Internal(_) => "internal",
+            Self::Model(_)
+            | Self::ModelBinding { .. }
+            | Self::Input(_)
+            | Self::Internal(_)
+            | Self::ToolSchema { .. } => "internal",
             Self::Cancelled => "cancelled",
             Self::ContextExhausted { .. } => "context_exhausted",
             Self::EmptyReply { .. } => "empty_model_reply",
             Self::ToolLoopExhausted => "tool_loop_exhausted",
             Self::OutOfScopeTool { .. } => "out_of_scope_tool",
+            Self::UnboundTool { .. } => "unbound_tool",
             Self::Tool(_) => "tool",
         }
     }
@@ -92,10 +126,12 @@ impl Failure {
             Self::ContextExhausted { reason } => format!("context exhausted: {}", context_detail(reason)),
             Self::EmptyReply { message, .. } => message.clone(),
             Self::ToolLoopExhausted => "tool-call loop did not converge".to_owned(),
-            Self::OutOfScopeTool { name, scope } => {
-                let scope: Vec<String> = scope.iter().map(|name| quoted(name)).collect();
-                format!("tool {} is not in this section's scope; in-scope tools: [{}]", quoted(name), scope.join(", "))
+            Self::OutOfScopeTool { name, scope } => out_of_scope_message(name, scope),
+            Self::UnboundTool { name, bound } => {
+                let bound: Vec<String> = bound.iter().map(|path| quoted(path)).collect();
+                format!("tool {} is not bound in this run; bound tools: [{}]", quoted(name), bound.join(", "))
             }
+            Self::ToolSchema { path } => format!("model-facing schema build failure for tool {}", quoted(path)),
             Self::Tool(message) => format!("tool call failure: {message}"),
         }
     }
@@ -105,7 +141,7 @@ impl Failure {
         match self {
             Self::ContextExhausted { reason } => Some(("reason", reason)),
             Self::EmptyReply { finish_reason: Some(reason), .. } => Some(("finish_reason", reason)),
-            Self::OutOfScopeTool { name, .. } => Some(("name", name)),
+            Self::OutOfScopeTool { name, .. } | Self::UnboundTool { name, .. } => Some(("name", name)),
             _ => None,
         }
     }

@@ -199,6 +199,9 @@ impl Roots for SectionRoots<'_> {
     }
 
     fn sys(&self, name: &str) -> Option<&Json> {
+        if name == "model" {
+            return self.section.tool_model.get();
+        }
         self.section.params.sys.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 

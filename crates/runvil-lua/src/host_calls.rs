@@ -14,6 +14,7 @@ use crate::json::{DEPTH_LIMIT, Nulls, Plain, Views, from_json, to_json};
 use crate::names::type_name;
 use crate::request::Request;
 use crate::section::Section;
+use crate::tools::Report;
 
 /// The longest message of one `log` call, in characters.
 const LOG_CHARACTERS: usize = 256;
@@ -49,7 +50,7 @@ pub(crate) fn log(section: &Section, arguments: &MultiValue) -> mlua::Result<()>
         return Err(raise(Failure::LogQuota(LogQuota::Bytes)));
     }
     logged.bytes_left -= bytes;
-    logged.messages.push(text.to_owned());
+    logged.reports.push(Report::Logged(text.to_owned()));
     Ok(())
 }
 
@@ -153,6 +154,10 @@ fn target(value: &Value) -> mlua::Result<String> {
 /// `jump(heading)`: remembers the target and unwinds the block.
 pub(crate) fn jump(section: &Section, arguments: &MultiValue) -> mlua::Error {
     match target(&argument(arguments, 0)) {
+        Ok(_) if section.scope().handlers > 0 => refuse(
+            "jump is unavailable inside a local tool handler: return a value from the handler and call jump from the block \
+             after the tool call returns",
+        ),
         Ok(target) => {
             let text = format!("jump to {target}");
             *section.jump() = Some(target);

@@ -342,8 +342,11 @@ mod tests {
     use mlua::Lua;
 
     use super::{DEPTH_LIMIT, Json, Section, Value, Views, to_json};
+    use std::sync::atomic::AtomicU64;
+
     use crate::error_value::ErrorValues;
     use crate::models::Models;
+    use crate::packs::Packs;
     use crate::section::{CancelFlag, Environment, Headings, SectionParams};
 
     struct NoHeadings;
@@ -357,6 +360,8 @@ mod tests {
     fn section(lua: &Lua) -> Section {
         let environment = Environment {
             models: Models::new(Vec::new(), false),
+            packs: Packs::default(),
+            turns: AtomicU64::new(0),
             cancel: CancelFlag::default(),
             nonce: String::new(),
             seed: 0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::failure::Failure;
 use crate::models::ModelHandle;
@@ -24,6 +24,19 @@ pub enum Request {
     },
     /// The compactor that a loop's answer asked for has returned. (One that raises ends the loop by itself.)
     Compacted,
+    /// The handler of a local tool that a loop's answer asked for has returned this text. (One that raises ends the loop by
+    /// itself.)
+    Handled {
+        /// The result.
+        text: String,
+    },
+    /// `tools.call` of a pack's tool. Answered with a text or with data.
+    ToolCall {
+        /// The tool's path.
+        path: String,
+        /// The arguments.
+        arguments: Map<String, Json>,
+    },
     /// `call`: another section as a chain of its own. Answered with a text.
     Call {
         /// The heading reference.
@@ -49,6 +62,8 @@ pub enum Answer {
     Done,
     /// The call returns this text.
     Text(String),
+    /// The call returns this value.
+    Data(Json),
     /// `user_input` returns this text and flag.
     Input {
         /// The text.
@@ -65,6 +80,13 @@ pub enum Answer {
     Compact {
         /// `precheck` or `provider`.
         reason: &'static str,
+    },
+    /// The loop runs the handler of a local tool.
+    Handle {
+        /// The tool's name.
+        name: String,
+        /// The arguments.
+        arguments: Map<String, Json>,
     },
     /// The call raises.
     Failed(Failure),

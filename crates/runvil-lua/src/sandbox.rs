@@ -15,6 +15,7 @@ use crate::messages::{Messages, record_at};
 use crate::names::REMOVED;
 use crate::section::{Frame, Section, Trace};
 use crate::strings;
+use crate::tool_calls;
 use crate::view::RecordView;
 
 /// The chunk name of the prelude while it is compiled.
@@ -170,6 +171,20 @@ fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()>
         "compacted",
         lua.create_function(move |lua, (returned, raised): (bool, Value)| {
             compaction::finish_in_loop(lua, &state, returned, raised)
+        })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "handled",
+        lua.create_function(move |lua, (returned, value): (bool, Value)| {
+            tool_calls::finish_in_loop(lua, &state, returned, value)
+        })?,
+    )?;
+    let state = Arc::clone(section);
+    native.raw_set(
+        "called",
+        lua.create_function(move |lua, (name, turn, returned, value): (String, u64, bool, Value)| {
+            tool_calls::finish_call(lua, &state, (name, turn), returned, value)
         })?,
     )
 }

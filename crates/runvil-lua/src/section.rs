@@ -1,6 +1,6 @@
 //! What the Rust functions of one section VM share: the conversation, the guards' data, quotas and the pending request.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mlua::{Table, Value};
@@ -12,7 +12,9 @@ use crate::error_value::ErrorValues;
 use crate::failure::Failure;
 use crate::json::Plain;
 use crate::models::{ModelHandle, Models};
+use crate::packs::Packs;
 use crate::request::Request;
+use crate::tools::{Calls, Report, Scope};
 
 /// A flag that ends a run from any thread.
 ///
@@ -43,6 +45,10 @@ pub trait Headings: Send + Sync {
 pub struct Environment {
     /// The roles, the prompt-wide default and the rule for raw model ids.
     pub models: Models,
+    /// The packs the prompt declares.
+    pub packs: Packs,
+    /// The replies received so far.
+    pub turns: AtomicU64,
     /// Ends the run.
     pub cancel: CancelFlag,
     /// The run's 32-digit marker of untrusted text.
@@ -113,6 +119,10 @@ pub(crate) struct Anchors {
     pub(crate) hidden: Table,
     pub(crate) var: Table,
     pub(crate) var_data: Table,
+    /// The scalars behind `sys`.
+    pub(crate) sys_fields: Table,
+    /// The numbers behind `tools.calls`.
+    pub(crate) call_counts: Table,
 }
 
 /// The state of one section VM.
@@ -129,6 +139,10 @@ pub(crate) struct Section {
     prose: Mutex<Prose>,
     jump: Mutex<Option<String>>,
     logged: Mutex<Logged>,
+    scope: Mutex<Scope>,
+    calls: Mutex<Calls>,
+    /// `sys.model`, once the section has made a tool call while it had a model.
+    pub(crate) tool_model: OnceLock<Json>,
     trace: Mutex<Option<Trace>>,
     pub(crate) compaction: Mutex<Option<crate::compaction::Compaction>>,
     pub(crate) libraries: Mutex<crate::library::Libraries>,
@@ -151,10 +165,10 @@ pub(crate) struct Frame {
     pub(crate) what: String,
 }
 
-/// What `log` recorded and how much of its quotas is left.
+/// What the section reports, and how much of the quotas of `log` is left.
 #[derive(Debug)]
 pub(crate) struct Logged {
-    pub(crate) messages: Vec<String>,
+    pub(crate) reports: Vec<Report>,
     pub(crate) events_left: u64,
     pub(crate) bytes_left: u64,
 }
@@ -180,10 +194,13 @@ impl Section {
             prose: Mutex::default(),
             jump: Mutex::default(),
             logged: Mutex::new(Logged {
-                messages: Vec::new(),
+                reports: Vec::new(),
                 events_left,
                 bytes_left: events_left.saturating_mul(256),
             }),
+            scope: Mutex::default(),
+            calls: Mutex::default(),
+            tool_model: OnceLock::new(),
             trace: Mutex::default(),
             compaction: Mutex::default(),
             libraries: Mutex::default(),
@@ -222,6 +239,24 @@ impl Section {
 
     pub(crate) fn logged(&self) -> MutexGuard<'_, Logged> {
         lock(&self.logged)
+    }
+
+    /// Adds to what the Engine reads after this turn.
+    pub(crate) fn report(&self, report: Report) {
+        self.logged().reports.push(report);
+    }
+
+    pub(crate) fn scope(&self) -> MutexGuard<'_, Scope> {
+        lock(&self.scope)
+    }
+
+    pub(crate) fn calls(&self) -> MutexGuard<'_, Calls> {
+        lock(&self.calls)
+    }
+
+    /// The handle a round runs on now: the section's selection, else the prompt-wide default.
+    pub(crate) fn current_model(&self) -> Option<Arc<ModelHandle>> {
+        self.selection().clone().or_else(|| self.environment.models.default_handle())
     }
 
     pub(crate) fn trace(&self) -> MutexGuard<'_, Option<Trace>> {

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mlua::chunk::ChunkMode;
 use mlua::thread::ThreadStatus;
 use mlua::{Function, HookTriggers, Lua, MultiValue, Table, Thread, Value, VmState};
-use runvil_core::error::ListError;
+use runvil_core::ledger::Ledger;
 use runvil_core::list::{MessageList, Snapshot};
-use runvil_core::record::Record;
+use runvil_core::tools::ToolSchema;
 use serde_json::Value as Json;
 
 use crate::compaction;
@@ -17,13 +17,15 @@ use crate::dialect;
 use crate::error_value::{ErrorValues, failure_of, raise, without_place};
 use crate::failure::Failure;
 use crate::guards;
-use crate::json::{DEPTH_LIMIT, Views, to_json};
+use crate::json::{DEPTH_LIMIT, Nulls, Views, from_json, to_json};
 use crate::models::ModelHandle;
 use crate::names::type_name;
 use crate::program::Program;
 use crate::request::{Answer, Request};
 use crate::sandbox;
 use crate::section::{Environment, Running, Section, SectionParams, Trace, lock};
+use crate::tool_calls;
+use crate::tools::{Offered, Report};
 use crate::view::RecordView;
 
 /// Lua instructions between two looks at the cancel flag.
@@ -143,7 +145,7 @@ impl SectionVm {
     }
 
     fn answer(&mut self, answer: Answer) -> mlua::Result<MultiValue> {
-        if self.answers_loop && !matches!(answer, Answer::Compact { .. }) {
+        if self.answers_loop && !matches!(answer, Answer::Compact { .. } | Answer::Handle { .. }) {
             self.section.set_running(Running::Nothing);
             *lock(&self.section.compaction) = None;
         }
@@ -151,6 +153,9 @@ impl SectionVm {
         let mut values = MultiValue::new();
         match answer {
             Answer::Done => values.push_back(Value::Boolean(true)),
+            Answer::Data(data) => {
+                values.extend([Value::Boolean(true), from_json(lua, &self.section, &data, Nulls::Keep)?]);
+            }
             Answer::Text(text) => values.extend([Value::Boolean(true), Value::String(lua.create_string(text)?)]),
             Answer::Input { text, available } => values.extend([
                 Value::Boolean(true),
@@ -162,7 +167,24 @@ impl SectionVm {
             }
             Answer::Compact { reason } => {
                 compaction::enter(&self.section, Running::LoopCompactor);
-                values.extend([Value::Boolean(true), Value::String(lua.create_string(reason)?)]);
+                values.extend([
+                    Value::Boolean(true),
+                    Value::String(lua.create_string("compact")?),
+                    Value::String(lua.create_string(reason)?),
+                ]);
+            }
+            Answer::Handle { name, arguments } => {
+                let handler = self.section.scope().local(&name).map(|tool| tool.handler.clone());
+                let Some(handler) = handler else {
+                    return Err(raise(Failure::Internal(format!("there is no local tool {name}"))));
+                };
+                self.section.scope().handlers += 1;
+                values.extend([
+                    Value::Boolean(true),
+                    Value::String(lua.create_string("handle")?),
+                    Value::Function(handler),
+                    from_json(lua, &self.section, &Json::Object(arguments), Nulls::Keep)?,
+                ]);
             }
             Answer::Failed(failure) => {
                 let value = self.section.errors.make(lua, &failure)?;
@@ -185,7 +207,8 @@ impl SectionVm {
         if result.is_ok() && waits {
             return match self.section.take_request() {
                 Some(request) => {
-                    self.answers_loop = matches!(request, Request::Loop { .. } | Request::Compacted);
+                    self.answers_loop =
+                        matches!(request, Request::Loop { .. } | Request::Compacted | Request::Handled { .. });
                     Turn::Waiting(request)
                 }
                 None => self.ended(Err(raise(Failure::Internal("a block yielded without a request".to_owned())))),
@@ -199,6 +222,7 @@ impl SectionVm {
         self.answers_loop = false;
         self.section.set_running(Running::Nothing);
         *lock(&self.section.compaction) = None;
+        self.section.scope().handlers = 0;
         let trace = self.section.trace().take();
         let jump = self.section.jump().take();
         if self.section.is_cancelled() {
@@ -275,24 +299,44 @@ impl SectionVm {
         guards::read_argv(&self.lua, &self.section).map_err(|error| failure_of(&error))
     }
 
-    /// The messages `log` recorded since the last look.
-    pub fn take_logged(&self) -> Vec<String> {
-        std::mem::take(&mut self.section.logged().messages)
+    /// What the section reports since the last look, in order.
+    pub fn take_reports(&self) -> Vec<Report> {
+        std::mem::take(&mut self.section.logged().reports)
+    }
+
+    /// From now on the section offers nothing more.
+    pub fn close_offers(&self) {
+        self.section.scope().is_rendered = true;
+    }
+
+    /// What the section offers of packs so far, in the order of the offers.
+    pub fn offered(&self) -> Vec<Offered> {
+        self.section.scope().offered.clone()
+    }
+
+    /// The schemas of the section's local tools, in the order of their registration.
+    pub fn local_tools(&self) -> Vec<ToolSchema> {
+        self.section.scope().local.iter().map(|tool| tool.schema.clone()).collect()
+    }
+
+    /// Counts a model's call of a tool: a pack's by its path, a local one by its name.
+    pub fn count_call(&self, name: &str) -> Result<(), Failure> {
+        tool_calls::count(&self.section, name).map_err(|error| failure_of(&error))
+    }
+
+    /// The ledger that the section's records are charged to.
+    pub fn ledger(&self) -> Ledger {
+        self.section.ledger.clone()
     }
 
     /// The handle a round runs on now: the section's selection, else the prompt-wide default.
     pub fn current_model(&self) -> Option<Arc<ModelHandle>> {
-        self.section.selection().clone().or_else(|| self.section.environment.models.default_handle())
+        self.section.current_model()
     }
 
     /// Looks at the conversation.
     pub fn with_list<R>(&self, look: impl FnOnce(&mut MessageList) -> R) -> R {
         look(&mut self.section.list())
-    }
-
-    /// Adds a record the Engine made; it counts towards the section's memory.
-    pub fn append(&self, record: Record) -> Result<(), ListError> {
-        self.section.list().append(Arc::new(record.charged_to(&self.section.ledger)))
     }
 
     /// The snapshot of the loop's compaction that just returned.
@@ -366,7 +410,7 @@ fn is_records(table: &Table) -> bool {
 }
 
 /// The text of a scalar; `None` for nil.
-fn scalar(value: &Value) -> Result<Option<String>, Failure> {
+pub(crate) fn scalar(value: &Value) -> Result<Option<String>, Failure> {
     Ok(Some(match value {
         Value::Nil => return Ok(None),
         Value::String(text) => text.to_string_lossy(),

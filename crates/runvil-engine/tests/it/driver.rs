@@ -55,7 +55,7 @@ pub(crate) fn world(replies: &str) -> World {
 
 impl World {
     /// The packs as a run's parameters take them.
-    pub fn pack_params(&self) -> Vec<Pack> {
+    pub(crate) fn pack_params(&self) -> Vec<Pack> {
         let flag = |tool: &Value, key: &str| tool.get(key).and_then(Value::as_bool).unwrap_or(false);
         self.packs
             .iter()

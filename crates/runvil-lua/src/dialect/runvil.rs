@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
-use crate::error_value::raise;
+use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
 use crate::json::{Nulls, from_json};
 use crate::messages::Messages;
 use crate::sandbox::Base;
 use crate::section::{Anchors, Section};
-use crate::{compaction, host_calls, library, model_calls};
+use crate::{compaction, host_calls, library, model_calls, tool_calls};
 
 struct Installer<'a> {
     lua: &'a Lua,
@@ -60,11 +60,14 @@ pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Re
     };
     let var: Table = native.raw_get::<Function>("guard_var")?.call(&var_data)?;
     globals.raw_set("var", &var)?;
+    let call_counts = lua.create_table()?;
     let fields = lua.create_table_with_capacity(0, section.params.sys.len())?;
     for (name, value) in &section.params.sys {
         fields.raw_set(*name, from_json(lua, section, value, Nulls::Nil)?)?;
     }
-    globals.raw_set("sys", native.raw_get::<Function>("seal_sys")?.call::<Table>(fields)?)?;
+    globals.raw_set("tools", tools(&installer, &call_counts)?)?;
+    globals.raw_set("packs", packs(&installer)?)?;
+    globals.raw_set("sys", native.raw_get::<Function>("seal_sys")?.call::<Table>(&fields)?)?;
     globals.raw_set("args", section.params.args.as_str())?;
     arguments(lua, section, &native, &globals, &hidden)?;
 
@@ -91,7 +94,8 @@ pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Re
     globals.raw_set("json", json(&installer)?)?;
     globals.raw_set("require", require(&installer)?)?;
 
-    let anchors = Anchors { compactors, handle_methods, behind, hidden, var, var_data };
+    let anchors =
+        Anchors { compactors, handle_methods, behind, hidden, var, var_data, sys_fields: fields, call_counts };
     let _ = section.anchors.set(anchors);
     Ok(())
 }
@@ -143,6 +147,36 @@ fn models(installer: &Installer<'_>, handle_methods: &Table) -> mlua::Result<Tab
     Ok(table)
 }
 
+fn tools(installer: &Installer<'_>, counts: &Table) -> mlua::Result<Table> {
+    let table = installer.lua.create_table()?;
+    table.raw_set("offer", installer.function(|_, section, arguments| tool_calls::offer(section, arguments))?)?;
+    table.raw_set(
+        "offer_local",
+        installer.function(|_, section, arguments| tool_calls::offer_local(section, arguments))?,
+    )?;
+    let begin = installer.function(|lua, section, arguments| tool_calls::begin_call(lua, section, arguments))?;
+    table.raw_set("call", installer.shim("calling", begin)?)?;
+    installer.native.raw_set("has_counts", installer.function(|_, section, _| Ok(tool_calls::has_counts(section)))?)?;
+    installer.native.raw_set(
+        "refuse_count",
+        installer.function(|_, section, arguments| {
+            let key = arguments.front().cloned().unwrap_or(Value::Nil);
+            Err::<(), _>(tool_calls::refuse_count(section, &key))
+        })?,
+    )?;
+    installer.native.raw_set(
+        "refuse_counting",
+        installer.lua.create_function(|_, ()| Err::<(), _>(refuse("tools.calls is read-only")))?,
+    )?;
+    installer.native.raw_get::<Function>("counted")?.call((table, counts))
+}
+
+fn packs(installer: &Installer<'_>) -> mlua::Result<Table> {
+    let table = installer.lua.create_table()?;
+    table.raw_set("offer", installer.function(|_, section, arguments| tool_calls::offer_pack(section, arguments))?)?;
+    Ok(table)
+}
+
 fn json(installer: &Installer<'_>) -> mlua::Result<Table> {
     let table = installer.lua.create_table()?;
     table.raw_set(
@@ -174,6 +208,7 @@ fn require(installer: &Installer<'_>) -> mlua::Result<Function> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicU64;
 
     use serde_json::{Value as Json, json};
 
@@ -181,11 +216,12 @@ mod tests {
     use crate::error_value::ErrorValues;
     use crate::models::Models;
     use crate::names::{BASE, LIBRARIES, MATH, STRING, TABLE};
+    use crate::packs::Packs;
     use crate::sandbox;
     use crate::section::{CancelFlag, Environment, Headings, SectionParams};
 
     /// The host's globals that read as ordinary ones.
-    const HOST: [&str; 13] = [
+    const HOST: [&str; 15] = [
         "args",
         "call",
         "compactors",
@@ -194,8 +230,10 @@ mod tests {
         "list_from_section",
         "log",
         "models",
+        "packs",
         "require",
         "sys",
+        "tools",
         "untrusted",
         "user_input",
         "var",
@@ -225,6 +263,8 @@ mod tests {
         let lua = sandbox::interpreter().unwrap();
         let environment = Environment {
             models: Models::new(Vec::new(), false),
+            packs: Packs::default(),
+            turns: AtomicU64::new(0),
             cancel: CancelFlag::default(),
             nonce: String::new(),
             seed: 0,

@@ -37,15 +37,20 @@ function native.suspending(begin)
   end
 end
 
--- `models.loop` and `handle:loop`. Between rounds the Engine may ask for the compactor, which runs here so that it can
--- suspend in its turn.
+-- `models.loop` and `handle:loop`. Between rounds the Engine may ask for the compactor or for a local tool's handler,
+-- which run here so that they can suspend in their turn.
 function native.looping(begin)
   return function(...)
     local compactor = begin(...)
     while true do
-      local reason = wait()
-      if reason == nil then return nil end
-      local kept, value = native.compacted(pcall(compactor, reason))
+      local work, subject, arguments = wait()
+      if work == nil then return nil end
+      local kept, value
+      if work == 'compact' then
+        kept, value = native.compacted(pcall(compactor, subject))
+      else
+        kept, value = native.handled(pcall(subject, arguments))
+      end
       if not kept then error(value, 0) end
     end
   end
@@ -57,6 +62,17 @@ function native.compacting(begin, finish)
     local kept, value = finish(pcall(compactor, reason))
     if not kept then error(value, 0) end
     return nil
+  end
+end
+
+-- `tools.call`: the Engine calls a pack's tool; the handler of a local one runs here.
+function native.calling(begin)
+  return function(...)
+    local handler, arguments, name, turn = begin(...)
+    if handler == nil then return wait() end
+    local returned, value = native.called(name, turn, pcall(handler, arguments))
+    if returned then return value end
+    error(value, 0)
   end
 end
 

@@ -8,6 +8,7 @@ local error, next, rawequal, rawget, rawset, type =
 local getmetatable, setmetatable = raw.getmetatable, raw.setmetatable
 local to_text = native.to_text
 local globals = _G
+local ordered_pairs = globals.pairs
 
 -- Metatables ------------------------------------------------------------------------------------------------------
 
@@ -129,6 +130,30 @@ local function write_argv(_, _, _, key) native.refuse_argv_field(key) end
 
 function native.guard_var(data) return guard(data, 'var', 0, 'var is guarded', write_var) end
 function native.guard_argv(data) return guard(data, 'argv', 0, 'argv is frozen', write_argv) end
+
+-- `tools`: an ordinary table but for `calls`, which is there once the section has called a tool.
+function native.counted(tools, counts)
+  local calls = setmetatable({}, {
+    __index = function(_, key)
+      local count = rawget(counts, key)
+      if count == nil then native.refuse_count(key) end
+      return count
+    end,
+    __newindex = function() native.refuse_counting() end,
+    __pairs = function() return ordered_pairs(counts) end,
+    __metatable = 'tools.calls is read-only',
+  })
+  return setmetatable(tools, {
+    __index = function(_, key)
+      if key == 'calls' and native.has_counts() then return calls end
+    end,
+    __newindex = function(_, key, value)
+      if key == 'calls' then native.refuse_counting() end
+      rawset(tools, key, value)
+    end,
+    __metatable = false,
+  })
+end
 
 -- `sys`: scalars only, no field unknown.
 function native.seal_sys(fields)

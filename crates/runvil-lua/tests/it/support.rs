@@ -1,11 +1,13 @@
 //! Runs Lua text in a section VM and answers nothing: every test here stays inside the VM.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use runvil_lua::envelope;
 use runvil_lua::models::Models;
+use runvil_lua::packs::Packs;
 use runvil_lua::program::Compiler;
 use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
@@ -22,6 +24,8 @@ impl Headings for NoHeadings {
 pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Environment> {
     Arc::new(Environment {
         models: Models::new(Vec::new(), false),
+        packs: Packs::default(),
+        turns: AtomicU64::new(0),
         cancel,
         nonce: envelope::nonce(1),
         seed: 1,
