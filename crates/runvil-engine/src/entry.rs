@@ -9,7 +9,8 @@ use runvil_lua::models::ModelHandle;
 use runvil_lua::vm::{SectionVm, Turn};
 
 use crate::prompt::{Prompt, Step};
-use crate::tools::{BatchReports, Scope};
+use crate::reports::BatchReports;
+use crate::tools::Scope;
 
 /// A section that a chain is in.
 pub(crate) struct Entry {

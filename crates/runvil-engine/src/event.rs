@@ -35,14 +35,15 @@ impl Event {
 
 /// Collects the events of a run and numbers them.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     execution: String,
     seq: u64,
     events: Vec<Event>,
 }
 
 impl Recorder {
-    pub(crate) fn new(execution: &str) -> Self {
+    /// A recorder of a run of this name.
+    pub fn new(execution: &str) -> Self {
         Self { execution: execution.to_owned(), seq: 0, events: Vec::new() }
     }
 
@@ -67,7 +68,8 @@ impl Recorder {
         self.seq += 1;
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Event> {
+    /// The events since the last look, in order.
+    pub fn take(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 }

@@ -14,7 +14,7 @@ pub mod outcome;
 pub mod params;
 mod prepare;
 pub mod prompt;
-mod reports;
+pub mod reports;
 mod role_uses;
 mod rounds;
 pub mod run;

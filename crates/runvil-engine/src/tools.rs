@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::effect::{Answer, Caller, Effect, PackCall, RenderedTool};
 use crate::event::fields;
+use crate::reports::{CallOutcome, CallReport};
 use crate::run::{Next, Run, Waiter};
 
 /// What a section's models may call: fixed by its first loop round.
@@ -30,47 +31,6 @@ impl Scope {
 
     fn find(&self, name: &str) -> Option<&PackTool> {
         self.tools.iter().find(|(known, _)| known == name).and_then(|(_, tool)| tool.as_ref())
-    }
-}
-
-/// What is reported of one call of a batch.
-pub(crate) struct CallReport {
-    call_id: String,
-    /// A pack tool's path, or a local tool's name.
-    tool: String,
-    outcome: CallOutcome,
-}
-
-enum CallOutcome {
-    Succeeded { content: String, trusted: bool },
-    Failed { content: String },
-    Dropped,
-}
-
-/// The reports of a batch, given out in the order of its calls whatever order they finish in.
-#[derive(Default)]
-pub(crate) struct BatchReports {
-    pub(crate) turn: u64,
-    waiting: Vec<Option<CallReport>>,
-    next: usize,
-}
-
-impl BatchReports {
-    pub(crate) fn new(turn: u64, calls: usize) -> Self {
-        Self { turn, waiting: (0..calls).map(|_| None).collect(), next: 0 }
-    }
-
-    /// Takes one report; gives those whose turn has come.
-    fn take(&mut self, index: usize, report: CallReport) -> Vec<CallReport> {
-        if let Some(place) = self.waiting.get_mut(index) {
-            *place = Some(report);
-        }
-        let mut ready = Vec::new();
-        while let Some(report) = self.waiting.get_mut(self.next).and_then(Option::take) {
-            ready.push(report);
-            self.next += 1;
-        }
-        ready
     }
 }
 
@@ -195,31 +155,10 @@ impl Run {
     fn report_call(&mut self, chain: usize, index: usize, report: CallReport) {
         let Some(entry) = self.chains[chain].entry.as_mut() else { return };
         let Some(looping) = entry.looping.as_mut() else { return };
-        let turn = looping.reports.turn;
-        let ready = looping.reports.take(index, report);
-        let section = entry.name.clone();
-        for CallReport { call_id, tool, outcome } in ready {
-            let (kind, result) = match outcome {
-                CallOutcome::Succeeded { content, trusted } => ("tool_call_succeeded", Some((content, trusted))),
-                CallOutcome::Failed { content } => ("tool_call_failed", Some((content, false))),
-                CallOutcome::Dropped => ("tool_call_failed", None),
-            };
-            self.recorder.report(kind, &section);
-            if let Some((content, trusted)) = result {
-                self.report_result(&section, turn, &call_id, &tool, content, trusted);
-            }
+        let turn = looping.reports.turn();
+        for report in looping.reports.take(index, report) {
+            self.recorder.tool_call(&entry.name, turn, &report);
         }
-    }
-
-    fn report_result(&mut self, section: &str, turn: u64, call_id: &str, tool: &str, content: String, trusted: bool) {
-        let fields = fields([
-            ("turn", turn.min(u64::from(u32::MAX)).into()),
-            ("tool_call_id", call_id.into()),
-            ("alias", tool.into()),
-            ("content", content.into()),
-            ("trusted", trusted.into()),
-        ]);
-        self.recorder.report_with("tool_result", section, fields);
     }
 
     /// `tools.call` of a pack's tool.
@@ -260,8 +199,9 @@ impl Run {
         });
         match value {
             Ok((text, answer)) => {
-                self.recorder.report("tool_call_succeeded", &section);
-                self.report_result(&section, turn, "", &tool.path, text, tool.trusted);
+                let outcome = CallOutcome::Succeeded { content: text, trusted: tool.trusted };
+                let report = CallReport { call_id: String::new(), tool: tool.path.clone(), outcome };
+                self.recorder.tool_call(&section, turn, &report);
                 Next::Answer(answer)
             }
             Err(failure) => {
@@ -278,8 +218,9 @@ impl Run {
                 self.recorder.report_with("lua", section, fields([("message", message.into())]));
             }
             Report::LocalResult { turn, name, content } => {
-                self.recorder.report("tool_call_succeeded", section);
-                self.report_result(section, turn, "", &name, content, true);
+                let outcome = CallOutcome::Succeeded { content, trusted: true };
+                let report = CallReport { call_id: String::new(), tool: name, outcome };
+                self.recorder.tool_call(section, turn, &report);
             }
             Report::LocalFailed => self.recorder.report("tool_call_failed", section),
         }
