@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use batch::{CallAnswer, Dispatch};
 pub use error::{LoopError, out_of_scope_message};
-pub use read::{ToolCall, read_calls};
+pub use read::{ToolCall, read_calls, read_calls_leniently};
 
 use crate::anchor::Anchor;
 use crate::failure::{FailureKind, ModelFailure};
@@ -69,6 +69,7 @@ pub enum Step {
 pub struct ToolLoop {
     cap: u32,
     ledger: Option<Ledger>,
+    keeps_finished: bool,
     /// Rounds started.
     rounds: u32,
     /// Tool calls answered, failed ones included.
@@ -92,13 +93,31 @@ struct Overflow {
 impl ToolLoop {
     /// A loop call of at most `cap` rounds. It begins as if it had answered [`Step::Round`].
     pub fn new(cap: u32) -> Self {
-        Self { cap, ledger: None, rounds: 0, answered: 0, sent: None, batch: None, overflow: None, retry_of: None }
+        Self {
+            cap,
+            ledger: None,
+            keeps_finished: false,
+            rounds: 0,
+            answered: 0,
+            sent: None,
+            batch: None,
+            overflow: None,
+            retry_of: None,
+        }
     }
 
     /// Charges the records it makes to a ledger.
     #[must_use]
     pub fn charged_to(mut self, ledger: Ledger) -> Self {
         self.ledger = Some(ledger);
+        self
+    }
+
+    /// Whether a batch with a call that was given up is recorded before the loop ends, the results of the other calls
+    /// with it. The rules of the language say no.
+    #[must_use]
+    pub fn keeping_finished(mut self, keeps: bool) -> Self {
+        self.keeps_finished = keeps;
         self
     }
 
@@ -167,13 +186,11 @@ impl ToolLoop {
     fn start_batch(&mut self, list: &mut MessageList, calls: Vec<ToolCall>, scope: &[(&str, Dispatch)]) -> Step {
         let mut batch = Vec::with_capacity(calls.len());
         for call in calls {
-            match scope.iter().find(|(name, _)| *name == call.name) {
-                Some((_, dispatch)) => batch.push((call, *dispatch)),
-                None => {
-                    let scope = scope.iter().map(|(name, _)| (*name).to_owned()).collect();
-                    return self.fail(LoopError::OutOfScope { name: call.name, scope });
-                }
-            }
+            let Some((_, dispatch)) = scope.iter().find(|(name, _)| *name == call.name) else {
+                let scope = scope.iter().map(|(name, _)| (*name).to_owned()).collect();
+                return self.fail(LoopError::OutOfScope { name: call.name, scope });
+            };
+            batch.push((call, *dispatch));
         }
         self.batch = Some(Batch::new(batch));
         self.next_calls(list)
@@ -183,6 +200,11 @@ impl ToolLoop {
     fn next_calls(&mut self, list: &mut MessageList) -> Step {
         let Some(batch) = self.batch.as_mut() else { return Step::Wait };
         if batch.is_dropped() {
+            if let Some(batch) = self.batch.take_if(|_| self.keeps_finished)
+                && let Err(error) = list.extend(batch.into_records(self.ledger.as_ref()))
+            {
+                return self.fail(LoopError::Rule(error));
+            }
             return self.fail(LoopError::Cancelled);
         }
         let calls = batch.hand_out();
@@ -245,16 +267,12 @@ impl ToolLoop {
             Ok(()) if list.estimate() >= overflow.estimate => Some(LoopError::ContextExhausted(overflow.reason)),
             Ok(()) => None,
         };
-        match broken {
-            Some(error) => {
-                list.restore(before);
-                self.fail(error)
-            }
-            None => {
-                self.retry_of = Some(before);
-                Step::Round
-            }
+        if let Some(error) = broken {
+            list.restore(before);
+            return self.fail(error);
         }
+        self.retry_of = Some(before);
+        Step::Round
     }
 
     fn fail(&mut self, error: LoopError) -> Step {

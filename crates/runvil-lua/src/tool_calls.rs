@@ -331,19 +331,14 @@ fn handler_text(lua: &Lua, section: &Section, returned: bool, value: Value) -> m
 pub(crate) fn count(section: &Section, name: &str) -> mlua::Result<()> {
     let offered: Vec<String> = section.scope().offered.iter().map(|offered| offered.tool.path.clone()).collect();
     let mut calls = section.calls();
-    let counts = match &calls.counts {
-        Some(counts) => counts.clone(),
-        None => {
-            let anchors = section.anchors()?;
-            if let Some(model) = section.current_model() {
-                anchors.sys_fields.raw_set("model", model.model_id.as_str())?;
-                let _ = section.tool_model.set(Json::String(model.model_id.clone()));
-            }
-            let counts = anchors.call_counts.clone();
-            calls.counts = Some(counts.clone());
-            counts
-        }
-    };
+    let anchors = section.anchors()?;
+    if calls.counts.is_none()
+        && let Some(model) = section.current_model()
+    {
+        anchors.sys_fields.raw_set("model", model.model_id.as_str())?;
+        let _ = section.tool_model.set(Json::String(model.model_id.clone()));
+    }
+    let counts = calls.counts.get_or_insert_with(|| anchors.call_counts.clone()).clone();
     for path in offered {
         if calls.names.insert(path.clone()) {
             counts.raw_set(path, 0)?;

@@ -24,6 +24,9 @@ pub enum CallAnswer {
     Dropped,
 }
 
+/// What stands in the tool record of a call that was given up, where such a batch is recorded at all.
+const DROPPED_TEXT: &str = "the call was cancelled";
+
 /// The calls of one tool round, in the model's order.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -91,7 +94,7 @@ impl Batch {
         for ((call, _), answer) in self.calls.iter().zip(&self.answers) {
             let text = match answer {
                 Some(CallAnswer::Text(text)) => text.as_str(),
-                Some(CallAnswer::Dropped) | None => "",
+                Some(CallAnswer::Dropped) | None => DROPPED_TEXT,
             };
             records.push(charge(Record::tool(text, &call.id)));
         }

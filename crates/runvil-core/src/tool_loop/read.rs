@@ -19,12 +19,32 @@ pub struct ToolCall {
     pub arguments: Map<String, Value>,
 }
 
+/// Reads the tool calls of a reply as [`read_calls`] does, but lets undecodable arguments pass: such a call comes with no
+/// arguments and with what is wrong.
+///
+/// # Errors
+/// As [`read_calls`], arguments aside.
+pub fn read_calls_leniently(reply: &Reply) -> Result<Vec<(ToolCall, Option<&'static str>)>, ModelFailure> {
+    read(reply, |call| match decode(call) {
+        Ok(arguments) => Ok((arguments, None)),
+        Err(problem) => Ok((Map::new(), Some(problem))),
+    })
+}
+
 /// Reads the tool calls of a reply; none for a reply that asks for no tools.
 ///
 /// # Errors
 /// A malformed response: a batch that the provider cut short, a blank id or name, an id that comes twice, arguments that
 /// are missing or no JSON object.
 pub fn read_calls(reply: &Reply) -> Result<Vec<ToolCall>, ModelFailure> {
+    let calls = read(reply, |call| decode(call).map(|arguments| (arguments, ())))?;
+    Ok(calls.into_iter().map(|(call, ())| call).collect())
+}
+
+fn read<T>(
+    reply: &Reply,
+    decode: impl Fn(&ReplyCall) -> Result<(Map<String, Value>, T), &'static str>,
+) -> Result<Vec<(ToolCall, T)>, ModelFailure> {
     if let (false, Some(reason @ ("length" | "content_filter"))) =
         (reply.tool_calls.is_empty(), reply.finish_reason.as_deref())
     {
@@ -45,8 +65,8 @@ pub fn read_calls(reply: &Reply) -> Result<Vec<ToolCall>, ModelFailure> {
         if !ids.insert(call.id.as_str()) {
             return Err(refuse("repeats the id of an earlier call"));
         }
-        let arguments = decode(call).map_err(refuse)?;
-        calls.push(ToolCall { id: call.id.clone(), name: call.name.clone(), arguments });
+        let (arguments, more) = decode(call).map_err(refuse)?;
+        calls.push((ToolCall { id: call.id.clone(), name: call.name.clone(), arguments }, more));
     }
     Ok(calls)
 }
