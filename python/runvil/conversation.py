@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import json
@@ -9,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from runvil import _native
 from runvil.errors import ConversationError
+from runvil.looping import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from typing import Self
+    from typing import Self, Unpack
 
+    from runvil._native import Record
+    from runvil.looping import LoopOptions
+    from runvil.model import Model
     from runvil.reply import Reply
 
 
@@ -81,6 +86,36 @@ class Conversation(_native.Conversation):
             result = compactor(self, reason)
             if inspect.isawaitable(result):
                 await result
+
+    async def loop(self, model: Model, **options: Unpack[LoopOptions]) -> Record:
+        """Runs rounds on a model until it answers with text, running the tools it asks for; the rules of `models.loop`.
+
+        Every round sends the records as they stand. A tool round appends its calls and their results together, once
+        every call is answered; the calls of one reply run side by side. The conversation ends with the reply, which is
+        returned. When an error is raised, or the task is cancelled, the records of every finished round stay, and
+        nothing of an unfinished one; tools that run are cancelled and awaited.
+
+        Args:
+            model: What answers. Its usage anchors the next precheck.
+            **options: See `LoopOptions`.
+
+        Raises:
+            LoopError: The loop failed.
+        """
+        await Loop(self, model, **options).run()
+        return self[-1]
+
+    def loop_sync(self, model: Model, **options: Unpack[LoopOptions]) -> Record:
+        """As `loop`, from plain synchronous code.
+
+        Raises:
+            RuntimeError: An event loop runs in this thread: await `loop` there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.loop(model, **options))
+        raise RuntimeError("loop_sync() cannot wait inside a running event loop; await loop() there")
 
     @contextlib.contextmanager
     def _compacting(self) -> Iterator[None]:

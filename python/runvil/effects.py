@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runvil import _native
-from runvil.broker import Broker, Request
-from runvil.errors import ModelError, ToolError
-from runvil.host import Fragment, Host, read_library
+from runvil.asking import LiveText, ask
+from runvil.broker import Request
+from runvil.errors import ToolError
+from runvil.host import Host, read_library
 from runvil.packs import call_tool
-from runvil.reply import Reply
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runvil._native import Effect
+    from runvil.broker import Broker
     from runvil.harness import Answer
     from runvil.model import Model
     from runvil.packs import Pack
@@ -85,34 +84,19 @@ class Effects:
         request = Request(native)
         for sink in self.request_sinks:
             sink(request)
-        live = _LiveText(self._host, request) if self._wants_fragments and request.origin == "chat" else None
+        live = LiveText(self._host.on_fragment, request) if self._wants_fragments and request.origin == "chat" else None
+        broker = self._raw_broker if request.role is None else self._models[request.role].broker
         try:
-            return await self._ask(request, live)
+            answer, failure, cause = await ask(broker, request, live)
         finally:
             if live is not None and live.failure is not None:
                 raise live.failure
-
-    async def _ask(self, request: Request, live: _LiveText | None) -> Answer:
-        broker = self._raw_broker if request.role is None else self._models[request.role].broker
-        try:
-            if broker is None:
-                raise ModelError("Unavailable", note="no broker serves model ids that the prompt names")
-            reply = await call_user_code(broker.complete, request, live)
-            if not isinstance(reply, Reply):
-                raise TypeError(f"a broker's complete must return a runvil.Reply, got {type(reply).__name__}")
-        except ModelError as error:
-            return self._model_failure(error, error)
-        except Exception as error:  # noqa: BLE001 - a broker may raise anything; the caller finds it as the cause
-            return self._model_failure(ModelError("Transport"), error)
-        return "reply", reply.to_answer()
-
-    def _model_failure(self, failure: ModelError, cause: Exception) -> Answer:
-        message = _native.failure_text(failure.kind, failure.status, failure.note)
-        overflow = failure.kind == "ContextOverflow"
-        self._causes.append(("the provider rejected the request as exceeding" if overflow else message, cause))
-        _log.info("model request failed: %s", failure.kind)
-        fields = {"kind": failure.kind, "status": failure.status, "note": failure.note, "detail": failure.detail}
-        return "model_failure", fields
+        if failure is not None and cause is not None:
+            message = _native.failure_text(failure.kind, failure.status, failure.note)
+            overflow = failure.kind == "ContextOverflow"
+            self._causes.append(("the provider rejected the request as exceeding" if overflow else message, cause))
+            _log.info("model request failed: %s", failure.kind)
+        return answer
 
     async def _tool_call(self, path: str, arguments: Mapping[str, Any]) -> Answer:
         tool = self._tools.get(path)
@@ -146,38 +130,6 @@ class Effects:
             self._causes.append((message, error))
             return "input_failure", {"message": message}
         return ("input_unavailable", None) if text is None else ("user_input", {"text": text})
-
-
-class _LiveText:
-    """What a broker calls with pieces of text, from any thread. They reach the Host in order, on the loop's thread.
-
-    Attributes:
-        failure: What the hook raised, which stops the request.
-    """
-
-    def __init__(self, host: Host, request: Request) -> None:
-        self.failure: Exception | None = None
-        self._host = host
-        self._request = request
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self._thread = threading.get_ident()
-
-    def __call__(self, text: str) -> None:
-        if threading.get_ident() == self._thread:
-            self._deliver(text)
-            return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
-            self._loop.call_soon_threadsafe(self._deliver, text)
-
-    def _deliver(self, text: str) -> None:
-        if self.failure is not None or self._task is None or self._task.cancelled() or self._task.cancelling():
-            return
-        try:
-            self._host.on_fragment(Fragment(self._request.section, self._request.round, text))
-        except Exception as error:  # noqa: BLE001 - a hook may raise anything; the round raises it
-            self.failure = error
-            self._task.cancel()
 
 
 def overrides(host: Host, hook: str) -> bool:

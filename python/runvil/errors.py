@@ -195,6 +195,47 @@ class ConversationError(Exception):
         return type(self), (self.message, self.code, self.position, self.part, self.call)
 
 
+class LoopError(Exception):
+    """A loop over a conversation that failed.
+
+    Attributes:
+        kind: One of the kinds of an error value, such as `tool_loop_exhausted`, `context_exhausted`,
+            `empty_model_reply`, `out_of_scope_tool`, `internal` (a model call), `lua` (a broken rule) or `cancelled`.
+        message: What went wrong.
+        reason: Why the context was exhausted: `precheck` or `provider`.
+        finish_reason: The finish reason of an empty reply, when the provider sent one.
+        name: The name of a tool that was not offered.
+        status: The HTTP status of a failed model call.
+        detail: The provider's own words. Not part of the message.
+
+    `__cause__` is the exception behind it: the `ModelError`, or the `ConversationError` of a broken rule.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        reason: str | None = None,
+        finish_reason: str | None = None,
+        name: str | None = None,
+        status: int | None = None,
+        detail: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.reason = reason
+        self.finish_reason = finish_reason
+        self.name = name
+        self.status = status
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = ("reason", "finish_reason", "name", "status", "detail")
+        return type(self), (self.kind, self.message), {field: getattr(self, field) for field in fields}
+
+
 class ToolError(Exception):
     """A tool call that failed, with a text the model may read."""
 

@@ -22,9 +22,11 @@ mod _native {
     #[pymodule_export]
     use crate::client::{HttpClient, classify};
     #[pymodule_export]
-    use crate::conversation::{Change, ComposedRequest, Conversation, Precheck, RecordIterator, RecordView};
+    use crate::conversation::{
+        Change, ComposedRequest, Conversation, ConversationLoop, LoopStep, Precheck, RecordIterator, RecordView,
+    };
     #[pymodule_export]
-    use crate::outcome::{Event, Outcome, failure_text};
+    use crate::outcome::{Event, Outcome, exhausted_message, failure_text};
     #[pymodule_export]
     use crate::prompt::{Problem, Prompt, Role};
     #[pymodule_export]

@@ -140,3 +140,9 @@ pub(crate) fn failure_kind(name: &str) -> PyResult<FailureKind> {
 pub(crate) fn failure_text(kind: &str, status: Option<u16>, note: Option<String>) -> PyResult<String> {
     Ok(ModelFailure { kind: failure_kind(kind)?, status, note, detail: None }.message())
 }
+
+/// The message of a `context_exhausted` error with this reason.
+#[pyfunction]
+pub(crate) fn exhausted_message(reason: &str) -> String {
+    runvil_core::precheck::exhausted_message(reason)
+}

@@ -33,12 +33,12 @@ pub(super) fn is_inside(py: Python<'_>, number: u64) -> PyResult<bool> {
 }
 
 /// Starts a compaction and enters it. Returns its number, and the token that leaves it.
-pub(super) fn enter<'py>(py: Python<'py>, shared: &SharedList) -> PyResult<(u64, Bound<'py, PyAny>)> {
+pub(super) fn enter<'py>(py: Python<'py>, shared: &SharedList, in_loop: bool) -> PyResult<(u64, Bound<'py, PyAny>)> {
     let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     let mut inside = numbers(py)?;
     inside.push(number);
     let started = shared.with(py, |state| {
-        let free = state.compaction.is_none();
+        let free = state.compaction.is_none() && state.looping == in_loop;
         if free {
             state.compaction = Some(Compaction { number, before: state.list.snapshot() });
         }

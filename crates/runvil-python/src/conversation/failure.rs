@@ -1,12 +1,15 @@
 //! Refused edits and broken lists as `runvil.ConversationError`.
 
-use pyo3::PyErr;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use runvil_core::error::ListError;
 use runvil_core::json::JsonLoadError;
+use runvil_core::tool_loop::LoopError;
 
 /// The module whose classes Rust raises.
 mod raised {
     pyo3::import_exception!(runvil.errors, ConversationError);
+    pyo3::import_exception!(runvil.errors, LoopError);
 }
 
 /// An error with one of the codes that only the Python API has.
@@ -19,6 +22,36 @@ pub(super) fn error(code: &'static str, message: impl Into<String>) -> PyErr {
 pub(super) fn refused(error: ListError) -> PyErr {
     let message = error.to_string();
     raised::ConversationError::new_err((message, error.code.as_str(), error.position, error.part, error.call))
+}
+
+/// A loop that starts while another loop or a compaction runs.
+pub(super) fn loop_running() -> PyErr {
+    let message = "a loop or a compactor is already running in this section; ask a side question with \
+                   models.infer(prompt)";
+    raised::LoopError::new_err(("lua", message))
+}
+
+/// The exception of a failed loop.
+pub(super) fn loop_error<'py>(py: Python<'py>, error: &LoopError) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    let mut cause = None;
+    match error {
+        LoopError::Rule(error) => cause = Some(refused(error.clone())),
+        LoopError::Model(failure) => {
+            fields.set_item("status", failure.status)?;
+            fields.set_item("detail", failure.detail.as_deref())?;
+        }
+        LoopError::ContextExhausted(reason) => fields.set_item("reason", reason.as_str())?,
+        LoopError::EmptyReply(empty) => fields.set_item("finish_reason", empty.finish_reason.as_deref())?,
+        LoopError::OutOfScope { name, .. } => fields.set_item("name", name)?,
+        LoopError::Exhausted | LoopError::Cancelled => {}
+    }
+    let class = py.get_type::<raised::LoopError>();
+    let raised = class.call((error.kind(), error.to_string()), Some(&fields))?;
+    if let Some(cause) = cause {
+        raised.setattr("__cause__", cause.value(py))?;
+    }
+    Ok(raised)
 }
 
 /// JSON text that is no conversation.

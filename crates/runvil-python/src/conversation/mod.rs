@@ -5,6 +5,7 @@ mod failure;
 mod iterator;
 mod lending;
 mod loading;
+mod looping;
 mod pause;
 mod reading;
 mod request;
@@ -28,6 +29,7 @@ use runvil_core::role::Role;
 pub(crate) use self::compaction::variable as compaction_variable;
 pub(crate) use self::iterator::RecordIterator;
 pub(crate) use self::loading::Change;
+pub(crate) use self::looping::{ConversationLoop, LoopStep};
 pub(crate) use self::request::{ComposedRequest, Precheck};
 pub(crate) use self::view::RecordView;
 
@@ -320,8 +322,10 @@ impl Conversation {
         self.shared.anchor(py, request.get().request(), model, usage);
     }
 
-    fn _enter_compaction<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyAny>)> {
-        compaction::enter(py, &self.shared)
+    /// Starts a compaction; `in_loop` tells one that a loop asked for.
+    #[pyo3(signature = (in_loop = false))]
+    fn _enter_compaction<'py>(&self, py: Python<'py>, in_loop: bool) -> PyResult<(u64, Bound<'py, PyAny>)> {
+        compaction::enter(py, &self.shared, in_loop)
     }
 
     fn _leave_compaction(&self, py: Python<'_>, number: u64, keep: bool) -> PyResult<()> {

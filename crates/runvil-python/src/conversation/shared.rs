@@ -28,6 +28,8 @@ pub(super) struct State {
     /// How many of the first records the list has checked and composed.
     composed: usize,
     pub(super) compaction: Option<Compaction>,
+    /// Whether a loop runs over the list.
+    pub(super) looping: bool,
     pub(super) anchor: Option<Anchor>,
 }
 
@@ -46,6 +48,11 @@ impl State {
     /// Whether checking and composing take longer than a thread may keep the interpreter to itself.
     fn has_much_to_compose(&self) -> bool {
         self.list.len() - self.composed.min(self.list.len()) > FEW
+    }
+
+    /// Everything is checked and composed.
+    pub(super) fn note_composed(&mut self) {
+        self.composed = self.list.len();
     }
 
     /// The records from this index on were replaced.

@@ -1,0 +1,72 @@
+"""Asking a broker, and passing on the text it streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from runvil.errors import ModelError
+from runvil.host import Fragment
+from runvil.reply import Reply
+from runvil.threads import call_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from runvil.broker import Request
+
+
+async def ask(
+    broker: Any, request: Request, on_fragment: Callable[[str], object] | None
+) -> tuple[tuple[str, Mapping[str, Any]], ModelError | None, BaseException | None]:
+    """Asks a broker: the answer in the engine's form, the failure if it is one, and the exception behind it."""
+    try:
+        if broker is None:
+            raise ModelError("Unavailable", note="no broker serves model ids that the prompt names")
+        reply = await call_user_code(broker.complete, request, on_fragment)
+        if not isinstance(reply, Reply):
+            raise TypeError(f"a broker's complete must return a runvil.Reply, got {type(reply).__name__}")
+    except ModelError as error:
+        return ("model_failure", _fields(error)), error, error
+    except Exception as error:  # noqa: BLE001 - a broker may raise anything; the caller finds it as the cause
+        failure = ModelError("Transport")
+        return ("model_failure", _fields(failure)), failure, error
+    return ("reply", reply.to_answer()), None, None
+
+
+def _fields(error: ModelError) -> dict[str, Any]:
+    return {"kind": error.kind, "status": error.status, "note": error.note, "detail": error.detail}
+
+
+class LiveText:
+    """What a broker calls with pieces of text, from any thread. They are delivered in order, on the loop's thread.
+
+    Attributes:
+        failure: What the receiver raised, which stops the request.
+    """
+
+    def __init__(self, receive: Callable[[Fragment], object], request: Request) -> None:
+        self.failure: Exception | None = None
+        self._receive = receive
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._thread = threading.get_ident()
+
+    def __call__(self, text: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._deliver(text)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+            self._loop.call_soon_threadsafe(self._deliver, text)
+
+    def _deliver(self, text: str) -> None:
+        if self.failure is not None or self._task is None or self._task.cancelled() or self._task.cancelling():
+            return
+        try:
+            self._receive(Fragment(self._request.section, self._request.round, text))
+        except Exception as error:  # noqa: BLE001 - a hook may raise anything; the round raises it
+            self.failure = error
+            self._task.cancel()
