@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextvars import ContextVar, Token
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
-from runvil.errors import LoopError
 from typing_extensions import Buffer, disjoint_base
+
+from runvil.errors import LoopError
 
 __version__: str
 

@@ -56,6 +56,7 @@ class LiveText:
         self._thread = threading.get_ident()
 
     def __call__(self, text: str) -> None:
+        """Delivers a piece."""
         if threading.get_ident() == self._thread:
             self._deliver(text)
             return

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import secrets
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from runvil import _native
 from runvil.asking import LiveText, ask
@@ -252,8 +252,9 @@ class Toolbox:
             made = self._tools.get(name)
             if made is not None:
                 return "output", await call_tool(name, made, arguments), made.trusted
-            assert self._dispatch is not None
-            return "output", await dispatched(self._dispatch, name, arguments), self._trusted
+            # A schema without a dispatch function was refused when the loop was made.
+            dispatch = cast("Callable[[str, dict[str, Any]], Any]", self._dispatch)
+            return "output", await dispatched(dispatch, name, arguments), self._trusted
         except ToolError as error:
             return "failure", str(error), False
         except asyncio.CancelledError:

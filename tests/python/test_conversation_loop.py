@@ -22,7 +22,7 @@ def scripted(*lines: dict[str, Any], context: int = 8192) -> Model:
 
 
 def calls(*pairs: tuple[str, str], **arguments: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"id": id, "name": name, "arguments": arguments} for id, name in pairs]}
+    return {"tool_calls": [{"id": call, "name": name, "arguments": arguments} for call, name in pairs]}
 
 
 @runvil.tool(trusted=True)
