@@ -8,7 +8,7 @@ import inspect
 import secrets
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from runvil import _native
+from runvil import _native, compactors
 from runvil.asking import LiveText, ask
 from runvil.broker import Request
 from runvil.errors import LoopError, ToolError
@@ -196,16 +196,18 @@ class Loop:
         return step
 
     async def _compact(self, loop: _native.ConversationLoop, reason: str) -> _native.LoopStep:
-        if self._compactor is None:
-            raise LoopError("context_exhausted", _native.exhausted_message(reason), reason=reason)
+        compactor = self._compactor or compactors.fail
         conversation = self._conversation
         number, token = conversation._enter_compaction(in_loop=True)
         try:
-            result = self._compactor(conversation, reason)
+            result = compactor(conversation, reason)
             if inspect.isawaitable(result):
                 await result
         except BaseException:
+            left = loop.measure()
             conversation._leave_compaction(number, keep=False)
+            loop.compaction_failed(*left)
+            self._report(loop)
             raise
         finally:
             with contextlib.suppress(ValueError):  # an async compactor that is closed outside its context

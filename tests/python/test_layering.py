@@ -31,7 +31,7 @@ FENCED = {
 LAYERS = [
     {"_native", "errors", "limits", "threads"},
     {"broker", "host", "reply", "schema", "prompt"},
-    {"asking", "conversation", "http", "jsonl", "looping", "model", "packs", "replies", "harness"},
+    {"asking", "compactors", "conversation", "http", "jsonl", "looping", "model", "packs", "replies", "harness"},
     {"config", "effects", "record", "requests_log", "run_log", "scripted"},
     {"runs"},
     {"cli"},

@@ -25,5 +25,6 @@ mod sequence;
 mod slab;
 pub mod tool_loop;
 pub mod tools;
+pub mod turns;
 mod wire;
 pub mod writer;

@@ -71,6 +71,15 @@ impl Clone for MessageList {
 #[derive(Clone)]
 pub struct Snapshot(MessageList);
 
+/// How large a list is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListSize {
+    /// Its records.
+    pub records: usize,
+    /// The plain estimate of the request it makes, in tokens.
+    pub estimate: u64,
+}
+
 impl MessageList {
     /// An empty list.
     pub fn new() -> Self {
@@ -252,6 +261,11 @@ impl MessageList {
         self.check()?;
         self.advance();
         Ok(Request::new(self.records.clone(), self.lineage.clone(), self.composer.totals()))
+    }
+
+    /// How large the list is.
+    pub fn size(&mut self) -> ListSize {
+        ListSize { records: self.len(), estimate: self.estimate() }
     }
 
     /// The estimated tokens of the request that the list makes now, whether or not it passes the checks.

@@ -131,6 +131,16 @@ impl ToolLoop {
         self.answered
     }
 
+    /// The reason of the compaction under way.
+    pub fn overflow_reason(&self) -> Option<OverflowReason> {
+        self.overflow.as_ref().map(|overflow| overflow.reason)
+    }
+
+    /// Whether the round under way is the retry after a compaction.
+    pub fn is_retry(&self) -> bool {
+        self.retry_of.is_some()
+    }
+
     /// A call of the batch under way.
     pub fn call(&self, index: usize) -> Option<&ToolCall> {
         self.batch.as_ref()?.call(index)

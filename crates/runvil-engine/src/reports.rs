@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use runvil_core::judge::{Judgement, judge};
+use runvil_core::list::ListSize;
 use runvil_core::reply::{CallArguments, Reply, Usage};
 use runvil_core::request::Request;
 use runvil_core::tool_loop::ToolCall;
 use runvil_core::tools::ToolList;
+use runvil_lua::tools::CompactionStage;
 use serde_json::{Map, Value, json};
 
 use crate::effect::Origin;
@@ -93,6 +95,30 @@ impl Recorder {
             ("metrics", metrics(reply)),
         ]));
         self.report_with("assistant_reply", section, replied);
+    }
+
+    /// Reports a compaction: how large the list was before this, unless it was left alone, and how large it is now.
+    pub fn compaction(
+        &mut self,
+        section: &str,
+        stage: CompactionStage,
+        reason: &str,
+        before: Option<ListSize>,
+        now: ListSize,
+    ) {
+        let kind = match stage {
+            CompactionStage::Started => "compaction_started",
+            CompactionStage::Accepted => "compaction_accepted",
+            CompactionStage::Restored => "compaction_restored",
+        };
+        let about = fields([
+            ("reason", reason.into()),
+            ("records_before", before.map(|size| size.records).into()),
+            ("estimate_before", before.map(|size| size.estimate).into()),
+            ("records", now.records.into()),
+            ("estimate", now.estimate.into()),
+        ]);
+        self.report_with(kind, section, about);
     }
 
     /// Reports the outcome of a tool call and, where there is one, its result as the caller sees it.

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use runvil_core::precheck::Precheck;
+use runvil_core::anchor::Anchor;
+use runvil_core::list::{ListSize, MessageList};
+use runvil_core::precheck::{OverflowReason, Precheck};
 use runvil_core::request::Request;
 use runvil_core::tool_loop::{Dispatch, LoopError, RoundModel, Step, ToolLoop, read_calls};
 use runvil_core::tools::ToolList;
 use runvil_lua::failure::Failure;
 use runvil_lua::models::ModelHandle;
 use runvil_lua::request::Answer as LuaAnswer;
+use runvil_lua::tools::CompactionStage;
+use runvil_lua::vm::SectionVm;
 use serde_json::{Map, Value};
 
 use crate::effect::{Answer, Effect, Origin, Round};
@@ -29,6 +33,11 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) request: Request,
     pub(crate) precheck: Precheck,
     pub(crate) tools: ToolList,
+}
+
+/// The list of a round that is the retry after a compaction.
+fn retried(looping: &Looping, vm: &SectionVm) -> Option<ListSize> {
+    looping.machine.is_retry().then(|| vm.with_list(MessageList::size))
 }
 
 impl Run {
@@ -67,10 +76,12 @@ impl Run {
         let Some(entry) = self.chains[chain].entry.as_mut() else { return Next::Parked };
         let (Some(looping), Some(scope)) = (entry.looping.as_mut(), entry.scope.as_ref()) else { return Next::Parked };
         let model = RoundModel { name: &handle.model, context: handle.context, max_tokens: handle.max_tokens };
+        let retried = retried(looping, &entry.vm);
         let step = entry.vm.with_list(|list| looping.machine.send(list, model, &entry.anchor));
         let section = entry.name.clone();
         let Step::Send { request, precheck } = step else {
             self.report_failed_turn(&section, Origin::Chat, None);
+            self.report_restored(chain, retried, &step);
             return self.follow(chain, step);
         };
         let outgoing = Outgoing {
@@ -125,8 +136,30 @@ impl Run {
         let Some(entry) = self.chains[chain].entry.as_mut() else { return Next::Parked };
         let snapshot = entry.vm.take_compaction();
         let (Some(looping), Some(snapshot)) = (entry.looping.as_mut(), snapshot) else { return Next::Parked };
+        let left = entry.vm.with_list(MessageList::size);
+        let before = entry.vm.with_list(|list| {
+            let mut before = list.clone();
+            before.restore(snapshot.clone());
+            before.size()
+        });
+        let reason = looping.machine.overflow_reason().map_or("", OverflowReason::as_str);
         let step = entry.vm.with_list(|list| looping.machine.compacted(list, snapshot));
+        let section = entry.name.clone();
+        match &step {
+            Step::Round => {
+                self.recorder.compaction(&section, CompactionStage::Accepted, reason, Some(before), left);
+            }
+            _ => self.recorder.compaction(&section, CompactionStage::Restored, reason, Some(left), before),
+        }
         self.follow(chain, step)
+    }
+
+    /// Reports that a retry which overflowed again has put back the records from before its compaction.
+    fn report_restored(&mut self, chain: usize, retried: Option<ListSize>, step: &Step) {
+        let (Some(left), Step::Failed(LoopError::ContextExhausted(reason))) = (retried, step) else { return };
+        let Some(entry) = self.chains[chain].entry.as_ref() else { return };
+        let now = entry.vm.with_list(MessageList::size);
+        self.recorder.compaction(&entry.name, CompactionStage::Restored, reason.as_str(), Some(left), now);
     }
 
     /// The answer to a loop's round.
@@ -142,7 +175,12 @@ impl Run {
             Ok(read) => read,
             Err(failure) => {
                 self.report_failed_turn(&section, Origin::Chat, Some(round));
-                return self.drive(chain, |looping, list, _| looping.machine.request_failed(list, failure));
+                let Some(entry) = self.chains[chain].entry.as_mut() else { return Next::Parked };
+                let Some(looping) = entry.looping.as_mut() else { return Next::Parked };
+                let retried = retried(looping, &entry.vm);
+                let step = entry.vm.with_list(|list| looping.machine.request_failed(list, failure));
+                self.report_restored(chain, retried, &step);
+                return self.follow(chain, step);
             }
         };
         self.report_reply(&section, Origin::Chat, round, &reply, &calls);
@@ -160,7 +198,7 @@ impl Run {
     pub(crate) fn drive(
         &mut self,
         chain: usize,
-        advance: impl FnOnce(&mut Looping, &mut runvil_core::list::MessageList, &mut runvil_core::anchor::Anchor) -> Step,
+        advance: impl FnOnce(&mut Looping, &mut MessageList, &mut Anchor) -> Step,
     ) -> Next {
         let Some(entry) = self.chains[chain].entry.as_mut() else { return Next::Parked };
         let Some(looping) = entry.looping.as_mut() else { return Next::Parked };

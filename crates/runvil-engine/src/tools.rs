@@ -222,6 +222,9 @@ impl Run {
                 let report = CallReport { call_id: String::new(), tool: name, outcome };
                 self.recorder.tool_call(section, turn, &report);
             }
+            Report::Compaction { stage, reason, before, now } => {
+                self.recorder.compaction(section, stage, &reason, before, now);
+            }
             Report::LocalFailed => self.recorder.report("tool_call_failed", section),
         }
     }

@@ -1,7 +1,7 @@
 //! Compactions: the `compactors` table, `models.compact`, and a loop's call of its compactor.
 
 use mlua::{Lua, MultiValue, Value};
-use runvil_core::list::Snapshot;
+use runvil_core::list::{ListSize, Snapshot};
 
 use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
@@ -9,11 +9,24 @@ use crate::messages::broken;
 use crate::names::type_name;
 use crate::request::Request;
 use crate::section::{Running, Section, lock};
+use crate::tools::{CompactionStage, Report};
 
 /// A compaction under way: what to put back when it fails.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     pub(crate) snapshot: Snapshot,
+    reason: String,
+    before: ListSize,
+}
+
+impl Compaction {
+    fn report(self, section: &Section, stage: CompactionStage, left: ListSize) {
+        let (before, now) = match stage {
+            CompactionStage::Restored => (left, self.before),
+            _ => (self.before, left),
+        };
+        section.report(Report::Compaction { stage, reason: self.reason, before: Some(before), now });
+    }
 }
 
 /// `compactors.fail(reason)`: always raises.
@@ -52,14 +65,35 @@ pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(
     if section.running() != Running::Nothing {
         return Err(refuse("models.compact cannot start while a loop or a compactor is running in this section"));
     }
-    enter(section, Running::Compactor);
+    let said = match &reason {
+        Value::String(reason) => reason.to_string_lossy(),
+        _ => String::new(),
+    };
+    enter(section, Running::Compactor, said);
     Ok((compactor, reason))
 }
 
 /// Takes the snapshot and lets `replace` work.
-pub(crate) fn enter(section: &Section, running: Running) {
-    *lock(&section.compaction) = Some(Compaction { snapshot: section.list().snapshot() });
+pub(crate) fn enter(section: &Section, running: Running, reason: String) {
+    let (snapshot, size) = {
+        let mut list = section.list();
+        (list.snapshot(), list.size())
+    };
+    let stage = CompactionStage::Started;
+    section.report(Report::Compaction { stage, reason: reason.clone(), before: None, now: size });
+    *lock(&section.compaction) = Some(Compaction { snapshot, reason, before: size });
     section.set_running(running);
+}
+
+/// Puts the records from before a compaction back.
+fn restore(section: &Section, compaction: Compaction) {
+    let left = {
+        let mut list = section.list();
+        let left = list.size();
+        list.restore(compaction.snapshot.clone());
+        left
+    };
+    compaction.report(section, CompactionStage::Restored, left);
 }
 
 /// Ends `models.compact`: keeps what the compactor left, or puts the records back. Gives the value to raise, when there
@@ -68,15 +102,16 @@ pub(crate) fn finish(lua: &Lua, section: &Section, returned: bool, raised: Value
     section.set_running(Running::Nothing);
     let Some(compaction) = lock(&section.compaction).take() else { return Ok((true, Value::Nil)) };
     if !returned {
-        section.list().restore(compaction.snapshot);
+        restore(section, compaction);
         return Ok((false, raised_value(lua, section, raised)?));
     }
     let checked = section.list().check();
     if let Err(error) = checked {
-        section.list().restore(compaction.snapshot);
+        restore(section, compaction);
         return Err(broken(&error));
     }
-    drop(compaction);
+    let left = section.list().size();
+    compaction.report(section, CompactionStage::Accepted, left);
     section.update_memory_limit(lua)?;
     Ok((true, Value::Nil))
 }
@@ -95,8 +130,9 @@ pub(crate) fn finish_in_loop(
         return Ok((true, Value::Nil));
     }
     section.set_running(Running::Nothing);
-    if let Some(compaction) = lock(&section.compaction).take() {
-        section.list().restore(compaction.snapshot);
+    let compaction = lock(&section.compaction).take();
+    if let Some(compaction) = compaction {
+        restore(section, compaction);
     }
     Ok((false, raised_value(lua, section, raised)?))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mlua::{Function, Table};
+use runvil_core::list::ListSize;
 use runvil_core::tools::ToolSchema;
 use serde_json::{Map, Value as Json, json};
 
@@ -117,6 +118,17 @@ pub(crate) struct Calls {
     pub(crate) names: BTreeSet<String>,
 }
 
+/// What became of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionStage {
+    /// The compactor is called.
+    Started,
+    /// The records it left are kept.
+    Accepted,
+    /// The records from before it are back.
+    Restored,
+}
+
 /// What a section reports of work that never left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
@@ -130,6 +142,17 @@ pub enum Report {
         name: String,
         /// What the handler returned, as text.
         content: String,
+    },
+    /// A compaction.
+    Compaction {
+        /// What became of it.
+        stage: CompactionStage,
+        /// The compactor's reason.
+        reason: String,
+        /// How large the list was before this; nothing when it was left alone.
+        before: Option<ListSize>,
+        /// How large it is now.
+        now: ListSize,
     },
     /// The handler of a local tool raised, or returned what is no text.
     LocalFailed,

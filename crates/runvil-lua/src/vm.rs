@@ -166,7 +166,7 @@ impl SectionVm {
                 values.extend([Value::Boolean(true), Value::String(lua.create_string(source)?)]);
             }
             Answer::Compact { reason } => {
-                compaction::enter(&self.section, Running::LoopCompactor);
+                compaction::enter(&self.section, Running::LoopCompactor, reason.to_owned());
                 values.extend([
                     Value::Boolean(true),
                     Value::String(lua.create_string("compact")?),

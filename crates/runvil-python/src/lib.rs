@@ -24,6 +24,7 @@ mod _native {
     #[pymodule_export]
     use crate::conversation::{
         Change, ComposedRequest, Conversation, ConversationLoop, LoopStep, Precheck, RecordIterator, RecordView,
+        single_round, turn_bounds,
     };
     #[pymodule_export]
     use crate::outcome::{Event, Outcome, exhausted_message, failure_text};

@@ -5,17 +5,20 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use runvil_core::anchor::Anchor;
 use runvil_core::failure::ModelFailure;
-use runvil_core::list::MessageList;
+use runvil_core::list::{ListSize, MessageList};
+use runvil_core::precheck::{OverflowReason, Precheck};
+use runvil_core::quote::quote;
 use runvil_core::reply::Reply;
+use runvil_core::request::Request;
 use runvil_core::tool_loop::{
     CallAnswer, Dispatch, LoopError, RoundModel, Step, ToolCall, ToolLoop, read_calls, read_calls_leniently,
 };
 use runvil_core::tools::{ToolList, ToolSchema};
-use runvil_core::{precheck::Precheck, quote::quote, request::Request};
 use runvil_engine::effect::{Answer, Origin, Round};
 use runvil_engine::event::Recorder;
 use runvil_engine::reports::{BatchReports, CallOutcome, CallReport, RoundReport};
 use runvil_lua::envelope;
+use runvil_lua::tools::CompactionStage;
 use serde_json::{Map, Value};
 
 use super::Conversation;
@@ -42,6 +45,8 @@ pub(crate) struct ConversationLoop {
     turns: u64,
     /// Calls of the batch that the loop answers itself: the place, and the words for the model.
     refused: Vec<(usize, String)>,
+    /// The compaction under way: its reason, and the list from before it.
+    compaction: Option<(OverflowReason, ListSize)>,
 }
 
 #[pymethods]
@@ -78,6 +83,7 @@ impl ConversationLoop {
             requests: 0,
             turns: 0,
             refused: Vec::new(),
+            compaction: None,
         })
     }
 
@@ -107,6 +113,7 @@ impl ConversationLoop {
         };
         let max_tokens = options.get("max_tokens").and_then(Value::as_u64);
         let window = RoundModel { name: &name, context, max_tokens };
+        let retried = self.retried(py);
         let machine = &mut self.machine;
         let step = on_list(py, &self.conversation, |list, anchor| match ToolLoop::opens(list) {
             Ok(()) => machine.send(list, window, anchor),
@@ -117,6 +124,7 @@ impl ConversationLoop {
             if !matches!(&step, Step::Failed(LoopError::Rule(error)) if error.position.is_none()) {
                 self.recorder.failed_turn("", Origin::Chat, None);
             }
+            self.report_restored(py, retried, &step);
             return Ok(self.step(py, step));
         };
         let round = self.round((name, model_id, context), request, precheck, options);
@@ -173,6 +181,7 @@ impl ConversationLoop {
 
     /// The compactor has returned: judges the records it left.
     fn compacted(&mut self, py: Python<'_>, number: u64) -> LoopStep {
+        let left = self.size(py);
         let machine = &mut self.machine;
         let step = self.conversation.get().shared.with_detached(py, |state| {
             let Some(compaction) = state.compaction.take_if(|compaction| compaction.number == number) else {
@@ -181,11 +190,51 @@ impl ConversationLoop {
             state.changed_from(0);
             machine.compacted(&mut state.list, compaction.before)
         });
+        let accepted = matches!(step, Step::Round);
+        self.report_compaction(left, accepted);
         self.step(py, step)
+    }
+
+    /// The compactor has raised, having left a list of this many records and this estimate; the records are back.
+    fn compaction_failed(&mut self, records: usize, estimate: u64) {
+        self.report_compaction(ListSize { records, estimate }, false);
+    }
+
+    /// The records of the list, and the plain estimate of the request it makes, in tokens.
+    fn measure(&self, py: Python<'_>) -> (usize, u64) {
+        let ListSize { records, estimate } = self.size(py);
+        (records, estimate)
     }
 }
 
 impl ConversationLoop {
+    fn size(&self, py: Python<'_>) -> ListSize {
+        on_list(py, &self.conversation, |list, _| list.size())
+    }
+
+    /// Reports how a compaction that left a list of this size ended.
+    fn report_compaction(&mut self, left: ListSize, accepted: bool) {
+        let Some((reason, before)) = self.compaction.take() else { return };
+        let (stage, earlier, now) = if accepted {
+            (CompactionStage::Accepted, before, left)
+        } else {
+            (CompactionStage::Restored, left, before)
+        };
+        self.recorder.compaction("", stage, reason.as_str(), Some(earlier), now);
+    }
+
+    /// Reports that a retry which overflowed again has put back the records from before its compaction.
+    fn report_restored(&mut self, py: Python<'_>, retried: Option<ListSize>, step: &Step) {
+        if let (Some(left), Step::Failed(LoopError::ContextExhausted(reason))) = (retried, step) {
+            let now = self.size(py);
+            self.recorder.compaction("", CompactionStage::Restored, reason.as_str(), Some(left), now);
+        }
+    }
+
+    fn retried(&self, py: Python<'_>) -> Option<ListSize> {
+        self.machine.is_retry().then(|| self.size(py))
+    }
+
     /// The calls of a reply. Of a lenient loop the unknown and the undecodable ones are put aside.
     fn read(&mut self, reply: &Reply) -> Result<Vec<ToolCall>, ModelFailure> {
         self.refused.clear();
@@ -236,8 +285,10 @@ impl ConversationLoop {
 
     fn request_failed(&mut self, py: Python<'_>, failure: ModelFailure) -> LoopStep {
         self.recorder.failed_turn("", Origin::Chat, Some(self.requests.saturating_sub(1)));
+        let retried = self.retried(py);
         let machine = &mut self.machine;
         let step = on_list(py, &self.conversation, |list, _| machine.request_failed(list, failure));
+        self.report_restored(py, retried, &step);
         self.step(py, step)
     }
 
@@ -273,7 +324,12 @@ impl ConversationLoop {
         }
         match step {
             Step::Round => LoopStep::of("round"),
-            Step::Compact(reason) => LoopStep { reason: Some(reason.as_str()), ..LoopStep::of("compact") },
+            Step::Compact(reason) => {
+                let size = self.size(py);
+                self.recorder.compaction("", CompactionStage::Started, reason.as_str(), None, size);
+                self.compaction = Some((reason, size));
+                LoopStep { reason: Some(reason.as_str()), ..LoopStep::of("compact") }
+            }
             Step::Finished => LoopStep::of("finished"),
             Step::Failed(error) => LoopStep { error: Some(error), ..LoopStep::of("failed") },
             Step::Wait | Step::Send { .. } | Step::Calls(_) => LoopStep::of("wait"),

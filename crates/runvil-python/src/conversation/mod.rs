@@ -11,6 +11,7 @@ mod reading;
 mod request;
 mod shared;
 mod text;
+mod turns;
 mod values;
 mod view;
 
@@ -31,6 +32,7 @@ pub(crate) use self::iterator::RecordIterator;
 pub(crate) use self::loading::Change;
 pub(crate) use self::looping::{ConversationLoop, LoopStep};
 pub(crate) use self::request::{ComposedRequest, Precheck};
+pub(crate) use self::turns::{single_round, turn_bounds};
 pub(crate) use self::view::RecordView;
 
 use self::failure::refused;
