@@ -337,6 +337,7 @@ pub(crate) fn from_json(lua: &Lua, section: &Section, value: &Json, nulls: Nulls
 
 #[cfg(test)]
 mod tests {
+    use crate::budget::Budget;
     use std::sync::Arc;
 
     use mlua::Lua;
@@ -358,6 +359,7 @@ mod tests {
         let environment = Environment {
             models: Models::new(Vec::new(), false),
             cancel: CancelFlag::default(),
+            budget: Budget::default(),
             nonce: String::new(),
             seed: 0,
             memory_bytes: 1 << 20,

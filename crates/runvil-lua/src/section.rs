@@ -8,6 +8,7 @@ use runvil_core::ledger::Ledger;
 use runvil_core::list::MessageList;
 use serde_json::Value as Json;
 
+use crate::budget::Budget;
 use crate::error_value::ErrorValues;
 use crate::failure::Failure;
 use crate::json::Plain;
@@ -45,6 +46,8 @@ pub struct Environment {
     pub models: Models,
     /// Ends the run.
     pub cancel: CancelFlag,
+    /// What the step that is running may still do.
+    pub budget: Budget,
     /// The run's 32-digit marker of untrusted text.
     pub nonce: String,
     /// The run's seed.
@@ -236,6 +239,10 @@ impl Section {
 
     pub(crate) fn take_request(&self) -> Option<Request> {
         lock(&self.pending).take()
+    }
+
+    pub(crate) fn has_request(&self) -> bool {
+        lock(&self.pending).is_some()
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

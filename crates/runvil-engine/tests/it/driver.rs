@@ -44,12 +44,21 @@ pub(crate) fn world(replies: &str) -> World {
     world
 }
 
-pub(crate) fn drive(prompt: &Arc<Prompt>, params: Params, mut world: World) -> Seen {
+/// Drives a run to its end. With a budget, every step is cut short as often as that takes.
+pub(crate) fn drive(prompt: &Arc<Prompt>, params: Params, mut world: World, budget: Option<u64>) -> Seen {
     let mut run = Run::new(Arc::clone(prompt), params);
     let mut events = Vec::new();
     let mut requests = Vec::new();
     loop {
-        match run.step() {
+        let step = match budget {
+            None => run.step(),
+            Some(work) => loop {
+                if let Some(step) = run.step_within(work) {
+                    break step;
+                }
+            },
+        };
+        match step {
             Step::Done { outcome, events: last } => {
                 events.extend(last.iter().map(runvil_engine::event::Event::to_value));
                 return Seen { outcome, events, requests };

@@ -178,6 +178,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;
+    use crate::budget::Budget;
     use crate::error_value::ErrorValues;
     use crate::models::Models;
     use crate::names::{BASE, LIBRARIES, MATH, STRING, TABLE};
@@ -226,6 +227,7 @@ mod tests {
         let environment = Environment {
             models: Models::new(Vec::new(), false),
             cancel: CancelFlag::default(),
+            budget: Budget::default(),
             nonce: String::new(),
             seed: 0,
             memory_bytes: 64 << 20,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use runvil_lua::envelope;
 use runvil_lua::models::Models;
 use runvil_lua::program::Compiler;
+use runvil_lua::budget::Budget;
 use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Enviro
     Arc::new(Environment {
         models: Models::new(Vec::new(), false),
         cancel,
+        budget: Budget::default(),
         nonce: envelope::nonce(1),
         seed: 1,
         memory_bytes,
@@ -56,6 +58,7 @@ pub(crate) fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
     match vm.start(&program, prose) {
         Turn::Ended(end) => end,
         Turn::Waiting(request) => panic!("waits for {request:?}"),
+        Turn::Paused => panic!("paused without a limit"),
     }
 }
 
