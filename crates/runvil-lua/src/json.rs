@@ -19,8 +19,11 @@ pub(crate) const DEPTH_LIMIT: usize = MAX_DEPTH;
 /// The steps of a path that a message shows.
 const PATH_STEPS: usize = 16;
 
-/// How many values are converted between two looks at the cancel flag.
-const CANCEL_POLL: usize = 4096;
+/// How many values are converted between two looks at the cancel flag and the budget.
+const CANCEL_POLL: usize = 512;
+
+/// What converting so many values costs of a step's budget.
+pub(crate) const POLL_WORK: u64 = 10_000;
 
 /// Why a value has no JSON form.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,7 +181,7 @@ impl Reader<'_> {
         self.since_poll += 1;
         if self.since_poll >= CANCEL_POLL {
             self.since_poll = 0;
-            if self.section.is_cancelled() {
+            if self.section.must_stop(POLL_WORK) {
                 return Err(Unrepresentable::new(Cause::Cancelled));
             }
         }

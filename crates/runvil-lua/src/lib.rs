@@ -11,6 +11,7 @@ pub mod envelope;
 mod error_value;
 pub mod failure;
 mod guards;
+mod host;
 mod host_calls;
 mod json;
 mod library;

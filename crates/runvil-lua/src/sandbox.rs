@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
 use std::sync::{Arc, OnceLock};
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
+use mlua::{FromLuaMulti, Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
 
 use crate::compaction;
+use crate::dialect;
 use crate::error_value::{failure_of, is_memory_error, raise};
 use crate::failure::Failure;
 use crate::guards;
+use crate::host::{attempted, bound, retry, unfinished};
 use crate::messages::{Messages, record_at};
 use crate::names::REMOVED;
 use crate::section::{Frame, Section, Trace};
@@ -24,12 +26,13 @@ const PRELUDE_NAME: &str = "=[runvil]";
 const STRIPPED_NAME: &str = "=?";
 
 /// The parts of the prelude, in the order they run.
-const PRELUDE: [&str; 5] = [
+const PRELUDE: [&str; 6] = [
     include_str!("prelude/calls.lua"),
     include_str!("prelude/text.lua"),
     include_str!("prelude/tables.lua"),
     include_str!("prelude/strings.lua"),
     include_str!("prelude/guards.lua"),
+    include_str!("dialect/runvil.lua"),
 ];
 
 /// How many keys are sorted between two looks at the cancel flag.
@@ -74,7 +77,7 @@ pub(crate) struct Base {
 /// Installs the prelude and takes away every library name that does not stay.
 pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     let globals = lua.globals();
-    let native = lua.create_table_with_capacity(0, 40)?;
+    let native = lua.create_table_with_capacity(0, 60)?;
     let hidden = lua.create_table()?;
     let behind = lua.create_table()?;
     let weak = lua.create_table()?;
@@ -83,11 +86,23 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     native.raw_set("hidden", &hidden)?;
     native.raw_set("behind", &behind)?;
     native.raw_set("list_mark", section.list_mark())?;
-    errors(lua, section, &native)?;
-    values(lua, section, &native)?;
-    data(lua, section, &native)?;
+    native.raw_set("unfinished", unfinished())?;
+    // Made at once: when it is needed there may be no memory left to make it.
+    native.raw_set("caught", function(lua, section, b"caught")?)?;
+    let on_demand = lua.create_table_with_capacity(0, 1)?;
+    on_demand.raw_set(
+        "__index",
+        bound(lua, section, |lua, section, (native, name): (Table, LuaString)| {
+            let function = function(lua, section, &name.as_bytes())?;
+            if let Some(function) = &function {
+                native.raw_set(name, function)?;
+            }
+            Ok(function)
+        })?,
+    )?;
+    native.set_metatable(Some(on_demand))?;
+    dialect::runvil::prepare(section, &native)?;
     run_prelude(lua, &native)?;
-    strings::install(lua, section, &native, &globals.raw_get("string")?)?;
     prune(&globals)?;
     seed_random(lua, section, &globals)?;
     Ok(Base { native, hidden, behind })
@@ -128,50 +143,68 @@ fn seed_random(lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Resu
     math.raw_set("randomseed", wrapped)
 }
 
-/// What the prelude needs to catch and record errors.
-fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
-    let state = Arc::clone(section);
-    native.raw_set(
-        "caught",
-        lua.create_function(move |lua, value: Value| {
-            if state.is_cancelled() {
-                return Ok((Value::Nil, true));
-            }
-            if is_memory_error(&value) {
-                // What the failed code held may be gone by now.
-                lua.gc_collect()?;
-                state.update_memory_limit(lua)?;
-            }
-            Ok((state.errors.normalize(lua, value)?, false))
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set("is_cancelled", lua.create_function(move |_, ()| Ok(state.is_cancelled()))?)?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "record",
-        lua.create_function(move |lua, value: Value| {
-            *state.trace() = Some(Trace { text: None, frames: author_frames(lua) });
-            Ok(value)
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "describe",
-        lua.create_function(move |_, text: LuaString| {
-            if let Some(trace) = &mut *state.trace() {
+/// A Rust function that the prelude calls by this name. Few sections need many of them, so each is made when it is first
+/// looked up.
+fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
+    if let Some(function) = dialect::runvil::function(lua, section, name)? {
+        return Ok(Some(function));
+    }
+    if let Some(function) = strings::function(lua, section, name)? {
+        return Ok(Some(function));
+    }
+    match name {
+        b"caught" => bound(lua, section, |lua, section, value: Value| caught(lua, section, value)),
+        b"checked_data" => attempted(lua, section, |lua, section, arguments| {
+            let (data, path, level, key, value) =
+                <(Table, LuaString, usize, Value, Value)>::from_lua_multi(arguments.clone(), lua)?;
+            guards::checked_data(lua, section, &data, (&path.to_string_lossy(), level), &key, &value)
+        }),
+        b"compacted" => bound(lua, section, |lua, section, (returned, raised): (bool, Value)| {
+            compaction::finish_in_loop(lua, section, returned, raised)
+        }),
+        b"describe" => bound(lua, section, |_, section, text: LuaString| {
+            if let Some(trace) = &mut *section.trace() {
                 trace.text = Some(text.to_string_lossy());
             }
             Ok(())
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "compacted",
-        lua.create_function(move |lua, (returned, raised): (bool, Value)| {
-            compaction::finish_in_loop(lua, &state, returned, raised)
-        })?,
-    )
+        }),
+        b"has_text" => bound(lua, section, |_, _, value: Value| has_text(&value)),
+        b"is_cancelled" => bound(lua, section, |_, section, ()| Ok(section.is_cancelled())),
+        b"metatable" => bound(lua, section, |_, _, value: Value| match value {
+            Value::Table(table) => Ok(table.metatable()),
+            _ => Ok(None),
+        }),
+        b"place_of" => bound(lua, section, |_, _, (keys, key): (Table, Value)| place_of(&keys, &key)),
+        b"prose" => attempted(lua, section, |lua, section, _| guards::prose(lua, section)),
+        b"record" => bound(lua, section, |lua, section, value: Value| {
+            *section.trace() = Some(Trace { text: None, frames: author_frames(lua) });
+            Ok(value)
+        }),
+        b"refuse_argv_field" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_argv_field(&key))),
+        b"refuse_assignment" => bound(lua, section, |_, section, key: Value| guards::refuse_assignment(section, &key)),
+        b"refuse_sys_read" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_sys_read(&key))),
+        b"refuse_sys_write" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_sys_write(&key))),
+        b"refuses" => bound(lua, section, |_, section, key: Value| Ok(guards::guarded(section, &key).is_some())),
+        b"retry" => bound(lua, section, |_, section, ()| Ok(retry(section))),
+        b"sort_strings" => bound(lua, section, |_, section, table: Table| sort_strings(section, &table)),
+        b"text" => bound(lua, section, |_, _, value: Value| text(&value)),
+        b"walk" => bound(lua, section, |lua, section, value: Value| walk(lua, section, &value)),
+        _ => return Ok(None),
+    }
+    .map(Some)
+}
+
+/// A raised value as the author's code sees it, and whether the run is cancelled, which it must not see.
+fn caught(lua: &Lua, section: &Section, value: Value) -> mlua::Result<(Value, bool)> {
+    if section.is_cancelled() {
+        return Ok((Value::Nil, true));
+    }
+    if is_memory_error(&value) {
+        // What the failed code held may be gone by now.
+        lua.gc_collect()?;
+        section.update_memory_limit(lua)?;
+    }
+    Ok((section.errors.normalize(lua, value)?, false))
 }
 
 /// The frames of the author's code on the running stack, innermost first.
@@ -206,41 +239,27 @@ fn author_frames(lua: &Lua) -> Vec<Frame> {
     frames
 }
 
-/// What the prelude needs to know about values.
-fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
-    native.raw_set(
-        "metatable",
-        lua.create_function(|_, value: Value| match value {
-            Value::Table(table) => Ok(table.metatable()),
-            _ => Ok(None),
-        })?,
-    )?;
-    native.raw_set(
-        "has_text",
-        lua.create_function(|_, value: Value| match value {
-            Value::Table(table) => match table.metatable() {
-                Some(metatable) => metatable.raw_get::<Value>("__tostring").map(|text| !text.is_nil()),
-                None => Ok(false),
-            },
-            Value::UserData(data) => data.metatable()?.contains(MetaMethod::ToString),
-            _ => Ok(false),
-        })?,
-    )?;
-    native.raw_set(
-        "text",
-        lua.create_function(|_, value: Value| match &value {
-            Value::LightUserData(light) if light.0.is_null() => Ok(Some("null".to_owned())),
-            // What the handler of a `<close>` variable gets for an error of the host.
-            Value::Error(error) => Ok(Some(failure_of(error).message())),
-            Value::UserData(data) if data.metatable()?.contains(MetaMethod::ToString)? => Ok(Some(value.to_string()?)),
-            _ => Ok(None),
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set("sort_strings", lua.create_function(move |_, table: Table| sort_strings(&state, &table))?)?;
-    native.raw_set("place_of", lua.create_function(|_, (keys, key): (Table, Value)| place_of(&keys, &key))?)?;
-    let state = Arc::clone(section);
-    native.raw_set("walk", lua.create_function(move |lua, value: Value| walk(lua, &state, &value))?)
+/// Whether a value says itself what its text is.
+fn has_text(value: &Value) -> mlua::Result<bool> {
+    match value {
+        Value::Table(table) => match table.metatable() {
+            Some(metatable) => metatable.raw_get::<Value>("__tostring").map(|text| !text.is_nil()),
+            None => Ok(false),
+        },
+        Value::UserData(data) => data.metatable()?.contains(MetaMethod::ToString),
+        _ => Ok(false),
+    }
+}
+
+/// The text of a userdata that has one of its own.
+fn text(value: &Value) -> mlua::Result<Option<String>> {
+    match value {
+        Value::LightUserData(light) if light.0.is_null() => Ok(Some("null".to_owned())),
+        // What the handler of a `<close>` variable gets for an error of the host.
+        Value::Error(error) => Ok(Some(failure_of(error).message())),
+        Value::UserData(data) if data.metatable()?.contains(MetaMethod::ToString)? => Ok(Some(value.to_string()?)),
+        _ => Ok(None),
+    }
 }
 
 /// Sorts a sequence of strings by their bytes. Only two of them are held at a time: the interpreter has room for a
@@ -367,35 +386,4 @@ fn walk(lua: &Lua, section: &Arc<Section>, value: &Value) -> mlua::Result<Value>
         return Ok(Value::Function(step));
     }
     Ok(Value::Nil)
-}
-
-/// What the prelude's guards stand on.
-fn data(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
-    let state = Arc::clone(section);
-    native.raw_set("prose", lua.create_function(move |lua, ()| guards::prose(lua, &state))?)?;
-    let state = Arc::clone(section);
-    native
-        .raw_set("refuses", lua.create_function(move |_, key: Value| Ok(guards::guarded(&state, &key).is_some()))?)?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "refuse_assignment",
-        lua.create_function(move |_, key: Value| guards::refuse_assignment(&state, &key))?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "checked_data",
-        lua.create_function(move |lua, (data, path, level, key, value): (Table, LuaString, usize, Value, Value)| {
-            guards::checked_data(lua, &state, &data, (&path.to_string_lossy(), level), &key, &value)
-        })?,
-    )?;
-    native.raw_set(
-        "refuse_argv_field",
-        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_argv_field(&key)))?,
-    )?;
-    native.raw_set(
-        "refuse_sys_read",
-        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_read(&key)))?,
-    )?;
-    native
-        .raw_set("refuse_sys_write", lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_write(&key)))?)
 }

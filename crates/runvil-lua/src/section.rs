@@ -112,6 +112,7 @@ pub(crate) struct Prose {
 pub(crate) struct Anchors {
     pub(crate) compactors: Table,
     pub(crate) handle_methods: Table,
+    pub(crate) list_methods: Table,
     pub(crate) behind: Table,
     pub(crate) hidden: Table,
     pub(crate) var: Table,
@@ -135,6 +136,9 @@ pub(crate) struct Section {
     trace: Mutex<Option<Trace>>,
     pub(crate) compaction: Mutex<Option<crate::compaction::Compaction>>,
     pub(crate) libraries: Mutex<crate::library::Libraries>,
+    /// The arguments of a host call that gave up.
+    pub(crate) interrupted: Mutex<Option<mlua::MultiValue>>,
+    retries: AtomicBool,
 }
 
 /// Where the author's error was raised, recorded while its frames still exist.
@@ -190,6 +194,8 @@ impl Section {
             trace: Mutex::default(),
             compaction: Mutex::default(),
             libraries: Mutex::default(),
+            interrupted: Mutex::default(),
+            retries: AtomicBool::new(false),
         }
     }
 
@@ -243,6 +249,21 @@ impl Section {
 
     pub(crate) fn has_request(&self) -> bool {
         lock(&self.pending).is_some()
+    }
+
+    /// From now on the next host call is one made again.
+    pub(crate) fn retries(&self) {
+        self.retries.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_retry(&self) -> bool {
+        self.retries.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a host call that has done this much more work has to give up. The work is in Lua instructions, or what
+    /// takes about as long.
+    pub(crate) fn must_stop(&self, work: u64) -> bool {
+        self.is_cancelled() || self.environment.budget.interrupts(work)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

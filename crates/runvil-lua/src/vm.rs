@@ -327,7 +327,7 @@ impl SectionVm {
 /// variables. Where it cannot yield, which is the case inside the functions of C alone, the next look raises.
 ///
 /// A block whose step has no budget left yields too. Between the recording of a request and its own yield it goes on.
-pub(crate) fn watch(lua: &Lua, section: &Arc<Section>, poll: u32) -> mlua::Result<()> {
+fn watch(lua: &Lua, section: &Arc<Section>, poll: u32) -> mlua::Result<()> {
     let section = Arc::clone(section);
     let raises = AtomicBool::new(true);
     lua.set_global_hook(HookTriggers::new().every_nth_instruction(poll), move |lua, _| {
@@ -350,9 +350,6 @@ pub(crate) fn watch(lua: &Lua, section: &Arc<Section>, poll: u32) -> mlua::Resul
         budget.charge(poll.into());
         if section.has_request() || !(budget.is_spent() || lua.used_memory() > LIMITED_HEAP) {
             return Ok(VmState::Continue);
-        }
-        if poll < BUDGET_POLL {
-            watch(lua, &section, BUDGET_POLL)?;
         }
         Ok(VmState::Yield)
     })

@@ -45,7 +45,6 @@ impl Run {
         step.map(|step| Step::new(py, step)).transpose()
     }
 
-
     /// Gives the answer to an effect: `(kind, data)`.
     #[expect(clippy::needless_pass_by_value, reason = "a tuple can only be extracted by value")]
     fn resume(&self, py: Python<'_>, effect_id: u64, answer: (String, Bound<'_, PyAny>)) -> PyResult<()> {

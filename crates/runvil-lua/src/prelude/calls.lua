@@ -29,10 +29,26 @@ end
 -- Yields to the Engine, which has the request already; gives back its answer, or raises its failure unchanged.
 local function wait() return answered(yield()) end
 
+-- Gives what a host call gave. A call that would take long does nothing while the step is limited: it is made again
+-- once the block was paused.
+local unfinished = native.unfinished
+local function finish(call, ...)
+  if (...) ~= unfinished then return ... end
+  yield()
+  return call(native.retry())
+end
+native.finish = finish
+
+-- The functions below take the names of Rust functions, which are made when they are first looked up.
+
+function native.host(name)
+  return function(...) return finish(native[name], native[name](...)) end
+end
+
 -- A suspending call: `begin` checks the arguments and records the request.
 function native.suspending(begin)
   return function(...)
-    begin(...)
+    finish(native[begin], native[begin](...))
     return wait()
   end
 end
@@ -41,7 +57,7 @@ end
 -- suspend in its turn.
 function native.looping(begin)
   return function(...)
-    local compactor = begin(...)
+    local compactor = finish(native[begin], native[begin](...))
     while true do
       local reason = wait()
       if reason == nil then return nil end
@@ -51,22 +67,22 @@ function native.looping(begin)
   end
 end
 
-function native.compacting(begin, finish)
+function native.compacting(begin, settle)
   return function(...)
-    local compactor, reason = begin(...)
-    local kept, value = finish(pcall(compactor, reason))
+    local compactor, reason = finish(native[begin], native[begin](...))
+    local kept, value = native[settle](pcall(compactor, reason))
     if not kept then error(value, 0) end
     return nil
   end
 end
 
 -- `require`: the first call of a name in a section VM loads and runs the library, later ones read its result.
-function native.requiring(begin, compile, finish)
+function native.requiring(begin, compile, settle)
   return function(...)
-    local name, loaded, value = begin(...)
+    local name, loaded, value = finish(native[begin], native[begin](...))
     if loaded then return value end
-    local ok, result = finish(name, pcall(function()
-      local library = compile(name, wait())
+    local ok, result = native[settle](name, pcall(function()
+      local library = native[compile](name, wait())
       return library(name)
     end))
     if ok then return result end

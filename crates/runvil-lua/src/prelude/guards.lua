@@ -6,7 +6,7 @@ local raw = native.raw
 local error, next, rawequal, rawget, rawset, type =
   raw.error, raw.next, raw.rawequal, raw.rawget, raw.rawset, raw.type
 local getmetatable, setmetatable = raw.getmetatable, raw.setmetatable
-local to_text = native.to_text
+local finish, to_text = native.finish, native.to_text
 local globals = _G
 
 -- Metatables ------------------------------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ local author_meta
 local globals_meta = {}
 setmetatable(hidden, {
   __index = function(_, key)
-    if key == 'prose' then return native.prose() end
+    if key == 'prose' then return (finish(native.prose, native.prose())) end
   end,
 })
 
@@ -122,7 +122,8 @@ local function guard(data, path, level, protection, write)
 end
 
 local function write_var(data, path, level, key, value)
-  rawset(data, key, native.checked_data(data, path, level, key, value))
+  local checked = native.checked_data
+  rawset(data, key, (finish(checked, checked(data, path, level, key, value))))
 end
 
 local function write_argv(_, _, _, key) native.refuse_argv_field(key) end

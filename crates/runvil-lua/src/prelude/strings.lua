@@ -8,6 +8,7 @@ local getmetatable, rawget = raw.getmetatable, raw.rawget
 local concat = raw.table.concat
 local library = raw.string
 local string = _G.string
+local finish = native.finish
 
 -- Texts of this many bytes keep a function busy for a while; a loop around it reaches the count hook too late.
 local large = 1 << 16
@@ -32,15 +33,22 @@ for _, name in next, { 'lower', 'reverse', 'upper' } do
   end
 end
 
+string.find, string.match = native.host('find'), native.host('match')
+
+function string.gmatch(...)
+  local step = finish(native.gmatch, native.gmatch(...))
+  return function() return finish(step, step()) end
+end
+
 -- A replacement that is a table or a function is looked up here, so that it may suspend.
 function string.gsub(...)
   local text, pattern, replacement, limit = ...
   local kind = type(replacement)
   if kind ~= 'table' and kind ~= 'function' then
-    local result, count = native.gsub(...)
+    local result, count = finish(native.gsub, native.gsub(...))
     return result, count
   end
-  local step = native.gsub_steps(text, pattern, limit)
+  local step = finish(native.gsub_steps, native.gsub_steps(text, pattern, limit))
   local pieces, count, replaced = {}, 0, 0
   local function take(before, whole, ...)
     if before == nil then return false end
@@ -62,7 +70,7 @@ function string.gsub(...)
     count = count + 2
     return true
   end
-  while take(step()) do end
+  while take(finish(step, step())) do end
   return concat(pieces), replaced
 end
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use runvil_lua::budget::Budget;
 use runvil_lua::envelope;
 use runvil_lua::models::Models;
 use runvil_lua::program::Compiler;
-use runvil_lua::budget::Budget;
 use runvil_lua::section::{CancelFlag, Environment, Headings, SectionParams};
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
 use serde_json::{Value, json};
