@@ -44,10 +44,13 @@ const TRACE_FRAMES: usize = 20;
 /// A fresh interpreter with the libraries the prelude needs.
 pub(crate) fn interpreter() -> mlua::Result<Lua> {
     // `catch_rust_panics` stays on: turning it off would replace `pcall` by one that cannot be yielded across.
-    Lua::new_with(
+    let lua = Lua::new_with(
         StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::COROUTINE | StdLib::UTF8,
         LuaOptions::default(),
-    )
+    )?;
+    // The first handle of an interpreter collects garbage when it is dropped: better now than right before the whole
+    // heap is freed.
+    Ok(lua.clone())
 }
 
 /// Runs the prelude, which is compiled once per process and kept without debug information.

@@ -15,6 +15,9 @@ use crate::json::Plain;
 use crate::models::{ModelHandle, Models};
 use crate::request::Request;
 
+/// The Lua heap, in bytes, up to which collecting garbage costs more than it gives back: about twice a fresh VM.
+const SMALL_HEAP: usize = 128 << 10;
+
 /// A flag that ends a run from any thread.
 ///
 /// Setting it is irreversible. Lua sees it within 1,000 instructions, and at every host call.
@@ -139,6 +142,8 @@ pub(crate) struct Section {
     /// The arguments of a host call that gave up.
     pub(crate) interrupted: Mutex<Option<mlua::MultiValue>>,
     retries: AtomicBool,
+    /// Whether garbage is collected.
+    collects: AtomicBool,
 }
 
 /// Where the author's error was raised, recorded while its frames still exist.
@@ -196,6 +201,7 @@ impl Section {
             libraries: Mutex::default(),
             interrupted: Mutex::default(),
             retries: AtomicBool::new(false),
+            collects: AtomicBool::new(false),
         }
     }
 
@@ -308,8 +314,14 @@ impl Section {
         self.update_memory_limit(lua)
     }
 
-    /// Gives the Lua heap the room that the records leave.
+    /// Gives the Lua heap the room that the records leave, and starts collecting garbage once it is no longer small.
+    ///
+    /// Until then only an allocation that fails collects, which is what Lua does by itself.
     pub(crate) fn update_memory_limit(&self, lua: &mlua::Lua) -> mlua::Result<()> {
+        if !self.collects.load(Ordering::Relaxed) && lua.used_memory() > SMALL_HEAP {
+            self.collects.store(true, Ordering::Relaxed);
+            lua.gc_restart();
+        }
         // One byte is the smallest limit the allocator knows.
         lua.set_memory_limit(self.memory_ceiling().saturating_sub(self.ledger.held()).max(1))?;
         Ok(())

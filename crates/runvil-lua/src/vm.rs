@@ -107,7 +107,7 @@ impl SectionVm {
 
     fn build(environment: Arc<Environment>, params: SectionParams) -> mlua::Result<Self> {
         let lua = sandbox::interpreter()?;
-        // Nothing becomes garbage while the VM is built.
+        // Nothing becomes garbage while the VM is built, and little in a short block.
         lua.gc_stop();
         let errors = ErrorValues::new(&lua)?;
         let section = Arc::new(Section::new(environment, params, errors));
@@ -115,7 +115,6 @@ impl SectionVm {
         let guard: Function = base.native.raw_get("guard")?;
         dialect::runvil::install(&lua, &section, base)?;
         watch(&lua, &section, BUDGET_POLL)?;
-        lua.gc_restart();
         lua.set_memory_limit(section.memory_ceiling())?;
         Ok(Self { lua, section, guard, thread: None, answers_loop: false })
     }
