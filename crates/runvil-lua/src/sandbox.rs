@@ -25,15 +25,38 @@ const PRELUDE_NAME: &str = "=[runvil]";
 /// The chunk name of code without debug information. Only the prelude is stripped, so its frames are known by it.
 const STRIPPED_NAME: &str = "=?";
 
-/// The parts of the prelude, in the order they run.
-const PRELUDE: [&str; 6] = [
-    include_str!("prelude/calls.lua"),
-    include_str!("prelude/text.lua"),
-    include_str!("prelude/tables.lua"),
-    include_str!("prelude/strings.lua"),
-    include_str!("prelude/guards.lua"),
-    include_str!("dialect/runvil.lua"),
+/// A part of the prelude, compiled once per process and kept without debug information.
+struct Part {
+    source: &'static str,
+    bytecode: OnceLock<Vec<u8>>,
+}
+
+impl Part {
+    const fn new(source: &'static str) -> Self {
+        Self { source, bytecode: OnceLock::new() }
+    }
+
+    fn load(&self, lua: &Lua) -> mlua::Result<Function> {
+        let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
+        if let Some(bytecode) = self.bytecode.get() {
+            return load(bytecode, ChunkMode::Binary);
+        }
+        let function = load(self.source.as_bytes(), ChunkMode::Text)?;
+        load(self.bytecode.get_or_init(|| function.dump(true)), ChunkMode::Binary)
+    }
+}
+
+/// The parts of the prelude that every VM runs, in their order.
+static PRELUDE: [Part; 4] = [
+    Part::new(include_str!("prelude/calls.lua")),
+    Part::new(include_str!("prelude/text.lua")),
+    Part::new(include_str!("prelude/guards.lua")),
+    Part::new(include_str!("dialect/runvil.lua")),
 ];
+
+/// The parts that run when one of their functions is first called.
+static TABLES: Part = Part::new(include_str!("prelude/tables.lua"));
+static STRINGS: Part = Part::new(include_str!("prelude/strings.lua"));
 
 /// How many keys are sorted between two looks at the cancel flag.
 const STRING_POLL: usize = 4096;
@@ -51,23 +74,6 @@ pub(crate) fn interpreter() -> mlua::Result<Lua> {
     // The first handle of an interpreter collects garbage when it is dropped: better now than right before the whole
     // heap is freed.
     Ok(lua.clone())
-}
-
-/// Runs the prelude, which is compiled once per process and kept without debug information.
-fn run_prelude(lua: &Lua, native: &Table) -> mlua::Result<()> {
-    static BYTECODE: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
-    let parts = if let Some(parts) = BYTECODE.get() {
-        parts
-    } else {
-        let compiled = PRELUDE.iter().map(|part| Ok(load(part.as_bytes(), ChunkMode::Text)?.dump(true)));
-        let parts = compiled.collect::<mlua::Result<Vec<_>>>()?;
-        BYTECODE.get_or_init(|| parts)
-    };
-    for part in parts {
-        load(part, ChunkMode::Binary)?.call::<()>(native)?;
-    }
-    Ok(())
 }
 
 /// The tables the prelude and the sandbox share.
@@ -96,16 +102,20 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     on_demand.raw_set(
         "__index",
         bound(lua, section, |lua, section, (native, name): (Table, LuaString)| {
-            let function = function(lua, section, &name.as_bytes())?;
-            if let Some(function) = &function {
-                native.raw_set(name, function)?;
-            }
-            Ok(function)
+            let made = match &*name.as_bytes() {
+                b"tables" => Value::Table(TABLES.load(lua)?.call(&native)?),
+                b"strings" => Value::Table(STRINGS.load(lua)?.call(&native)?),
+                name => function(lua, section, name)?.map_or(Value::Nil, Value::Function),
+            };
+            native.raw_set(name, &made)?;
+            Ok(made)
         })?,
     )?;
     native.set_metatable(Some(on_demand))?;
     dialect::runvil::prepare(section, &native)?;
-    run_prelude(lua, &native)?;
+    for part in &PRELUDE {
+        part.load(lua)?.call::<()>(&native)?;
+    }
     prune(&globals)?;
     seed_random(lua, section, &globals)?;
     Ok(Base { native, hidden, behind })

@@ -4,19 +4,49 @@
 -- Rust or C frame, and both suspending calls and the end of a cancelled run are yields. `native` holds the Rust
 -- functions. Every library function is taken from `native.raw`, so an author who rebinds a global or changes the string
 -- metatable changes nothing here.
+--
+-- Parts that few blocks need give a table of functions and run when one of them is first called.
 
 local native = ...
 
-local raw = {}
-for name, value in next, _G do raw[name] = value end
-for _, library in next, { 'string', 'table', 'math' } do
-  raw[library] = {}
-  for name, value in next, _G[library] do raw[library][name] = value end
-end
+local raw = {
+  error = error,
+  getmetatable = getmetatable,
+  next = next,
+  rawequal = rawequal,
+  rawget = rawget,
+  rawlen = rawlen,
+  rawset = rawset,
+  select = select,
+  setmetatable = setmetatable,
+  tonumber = tonumber,
+  tostring = tostring,
+  type = type,
+  valid_utf8 = utf8.len,
+  math_type = math.type,
+  to_integer = math.tointeger,
+  string = {
+    find = string.find,
+    format = string.format,
+    lower = string.lower,
+    match = string.match,
+    rep = string.rep,
+    reverse = string.reverse,
+    upper = string.upper,
+  },
+  table = {
+    concat = table.concat,
+    insert = table.insert,
+    move = table.move,
+    remove = table.remove,
+    sort = table.sort,
+    unpack = table.unpack,
+  },
+}
 native.raw = raw
 
 local yield = coroutine.yield
-local pcall, xpcall, error, select, type = pcall, xpcall, error, select, type
+local pcall, xpcall, error, next, select, type = pcall, xpcall, error, next, select, type
 local globals = _G
 
 -- Suspending ------------------------------------------------------------------------------------------------------
@@ -148,3 +178,18 @@ function globals.xpcall(callable, handler, ...)
   end
   return handled(handler, pcall(callable, ...))
 end
+
+-- Functions of a part that runs on demand. The calls are tail calls: the caller's place is one level up, as if the
+-- function had been called itself.
+local function on_demand(library, part, names)
+  for _, name in next, names do
+    library[name] = function(...) return native[part][name](...) end
+  end
+end
+
+on_demand(globals, 'tables', { 'ipairs', 'next', 'pairs' })
+on_demand(globals.table, 'tables', { 'concat', 'insert', 'move', 'remove', 'sort', 'unpack' })
+on_demand(globals.string, 'strings', { 'format', 'gmatch', 'gsub', 'lower', 'rep', 'reverse', 'upper' })
+-- Lua's own functions would call the other operand's metamethod from a C frame.
+on_demand(getmetatable(''), 'strings', { '__add', '__sub', '__mul', '__mod', '__pow', '__div', '__idiv', '__unm' })
+globals.string.find, globals.string.match = native.host('find'), native.host('match')
