@@ -49,8 +49,9 @@ fn a_long_host_call_is_given_up_and_made_again() {
         "(('x'):rep(60)):gmatch(('x*'):rep(3) .. 'y')()",
         "json.encode(deep)",
         "json.decode('[' .. ('1,'):rep(20000) .. '1]')",
-        "messages:user('hi', deep)",
-        "messages:append({ role = 'user', content = 'hi', meta = deep })",
+        "pcall(messages.user, messages, 'hi', deep)",
+        "pcall(messages.append, messages, { role = 'user', content = 'hi', meta = deep })",
+        "pcall(function() var.deep = deep end)",
     ];
     for call in calls {
         let source = format!(
