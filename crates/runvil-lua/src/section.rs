@@ -142,6 +142,8 @@ pub(crate) struct Section {
     /// The arguments of a host call that gave up.
     pub(crate) interrupted: Mutex<Option<mlua::MultiValue>>,
     retries: AtomicBool,
+    /// Whether the garbage of the VM's start was collected.
+    is_tidy: AtomicBool,
     /// Whether garbage is collected.
     collects: AtomicBool,
 }
@@ -201,6 +203,7 @@ impl Section {
             libraries: Mutex::default(),
             interrupted: Mutex::default(),
             retries: AtomicBool::new(false),
+            is_tidy: AtomicBool::new(false),
             collects: AtomicBool::new(false),
         }
     }
@@ -312,6 +315,14 @@ impl Section {
             }
         }
         self.update_memory_limit(lua)
+    }
+
+    /// Collects the garbage of a heap that nothing has collected yet, once: a block that waits may do so for long.
+    pub(crate) fn tidy(&self, lua: &mlua::Lua) {
+        if !self.is_tidy.swap(true, Ordering::Relaxed) && !self.collects.load(Ordering::Relaxed) {
+            // Only a finalizer could fail, and no author has one.
+            let _ = lua.gc_collect();
+        }
     }
 
     /// Gives the Lua heap the room that the records leave, and starts collecting garbage once it is no longer small.

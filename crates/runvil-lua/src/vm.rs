@@ -203,6 +203,7 @@ impl SectionVm {
         if result.is_ok() && waits {
             return match self.section.take_request() {
                 Some(request) => {
+                    self.section.tidy(&self.lua);
                     self.answers_loop = matches!(request, Request::Loop { .. } | Request::Compacted);
                     Turn::Waiting(request)
                 }
