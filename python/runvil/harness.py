@@ -11,10 +11,12 @@ from runvil.threads import step_workers
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from runvil._native import Effect, Event, Outcome, Run
+    from runvil._native import Effect, Event, Outcome, Run, Step
 
 Answer: TypeAlias = tuple[str, Any]
 DROPPED: Answer = ("dropped", None)
+LOOP_WORK = 20_000
+"""What a step may do on the event loop's thread, in Lua instructions or work that takes about as long."""
 GRACE = 0.5
 """Seconds that cancelled work may take to clean up after itself."""
 
@@ -23,7 +25,9 @@ class Harness:
     """Drives one run to its end.
 
     Effects are performed concurrently, each as a task of its own, and their answers go back in the order they arrive.
-    Steps run on worker threads, so busy Lua holds up neither the event loop nor other runs.
+    A step begins on the event loop's thread, which spares a short one two changes of threads. One that is not finished
+    soon goes on in a worker thread, and so do all later steps of the run: busy Lua holds up neither the event loop nor
+    other runs.
 
     Args:
         run: The state machine.
@@ -47,6 +51,7 @@ class Harness:
         self._pending: dict[asyncio.Task[Answer], Effect] = {}
         self._stopping: set[asyncio.Task[Answer]] = set()
         self._answers: asyncio.Queue[tuple[Effect, Answer]] = asyncio.Queue()
+        self._busy = False
         self._cancelled = False
         self._failure: BaseException | None = None
 
@@ -70,7 +75,7 @@ class Harness:
 
     async def _step_until_done(self) -> Outcome:
         while True:
-            step = await self._loop.run_in_executor(step_workers(), self._run.step)
+            step = await self._step()
             self._guarded(self._on_events, step.events)
             if step.outcome is not None:
                 return step.outcome
@@ -81,6 +86,14 @@ class Harness:
             if self._cancelled or self._run.decided:
                 self._drop_all()
             await self._resume_with_answers()
+
+    async def _step(self) -> Step:
+        if not self._busy:
+            step = self._run.step_within(LOOP_WORK)
+            if step is not None:
+                return step
+            self._busy = True
+        return await self._loop.run_in_executor(step_workers(), self._run.step)
 
     async def _resume_with_answers(self) -> None:
         """Waits for an answer and hands it over, along with all others that have arrived."""

@@ -64,7 +64,7 @@ _step_workers: ThreadPoolExecutor | None = None
 
 
 def step_workers() -> ThreadPoolExecutor:
-    """The threads that step runs: enough of them that a few busy Lua blocks hold up nobody else."""
+    """The threads that step busy runs: enough of them that a few busy Lua blocks hold up nobody else."""
     global _step_workers
     if _step_workers is None:
         _step_workers = ThreadPoolExecutor(max_workers=max(4, os.cpu_count() or 1), thread_name_prefix="runvil step")

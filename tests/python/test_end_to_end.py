@@ -220,6 +220,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tmp_path: Path) -> None:
         # A step that nothing can interrupt stands for a fault in the engine.
         "class Stuck:\n"
         "    def __init__(self, *_): self.decided = False\n"
+        "    def step_within(self, work): return None\n"
         "    def step(self):\n"
         "        print('ready', flush=True)\n"
         "        time.sleep(60)\n"

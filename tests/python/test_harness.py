@@ -38,6 +38,10 @@ class Machine:
         self.busy = busy
         self.step_threads: set[str] = set()
 
+    def step_within(self, work: int) -> Step | None:
+        assert work > 0
+        return None if self.busy else self.step()
+
     def step(self) -> Step:
         self.step_threads.add(threading.current_thread().name)
         while self.busy and not self.cancelled.is_set():
@@ -88,7 +92,7 @@ async def test_effects_run_concurrently_and_answers_go_back_as_they_arrive() -> 
     assert await drive(machine, perform) == "completed"
     assert started == [1, 2, 3, 4]
     assert machine.answers == [(2, ("timer", 2)), (3, ("timer", 3)), (1, ("timer", 1)), (4, ("timer", 4))]
-    assert all(name.startswith("runvil step") for name in machine.step_threads)
+    assert machine.step_threads == {threading.current_thread().name}
 
 
 async def test_an_answer_is_observed_before_the_run_sees_it() -> None:
@@ -124,9 +128,28 @@ async def test_cancel_stops_the_work_and_drops_it() -> None:
 
 
 async def test_cancel_reaches_a_busy_step_from_another_thread() -> None:
-    driver = harness(Machine(busy=True), None)
+    machine = Machine(busy=True)
+    driver = harness(machine, None)
     threading.Timer(0.05, driver.cancel).start()
     assert await within(1, driver) == "cancelled"
+    assert all(name.startswith("runvil step") for name in machine.step_threads)
+
+
+async def test_a_run_that_was_busy_once_stays_with_the_workers() -> None:
+    class BusyOnce(Machine):
+        def step_within(self, work: int) -> Step | None:
+            begun.append(work)
+            return None
+
+    begun: list[int] = []
+    machine = BusyOnce([Effect(1)], [Effect(2)])
+
+    async def perform(effect: Effect) -> Answer:
+        return "timer", effect.id
+
+    assert await drive(machine, perform) == "completed"
+    assert len(begun) == 1
+    assert all(name.startswith("runvil step") for name in machine.step_threads)
 
 
 async def test_cancel_does_not_wait_for_work_that_will_not_stop() -> None:

@@ -229,9 +229,22 @@ async def test_cancelling_cancels_the_run_and_stops_its_work(tmp_path: Path) -> 
     assert [line["kind"] for line in json_lines(log)][-1] == "run_failed"
 
 
-async def test_a_busy_run_is_cancelled_and_holds_up_nobody() -> None:
-    busy = asyncio.create_task(runvil.run_async(runvil.Prompt.parse(document(BUSY, roles=""))))
+@pytest.mark.parametrize(
+    "lua",
+    [
+        BUSY,
+        "while true do pcall(function() while true do end end) end",
+        "while true do (('x'):rep(1000)):find(('x*'):rep(20) .. 'y') end",
+        "local deep = {} for _ = 1, 30 do deep = { deep, deep } end while true do pcall(json.encode, deep) end",
+        "while true do local text = 'x' while #text < 1 << 22 do text = text .. text end end",
+    ],
+)
+async def test_a_busy_run_is_cancelled_and_holds_up_nobody(lua: str) -> None:
+    busy = asyncio.create_task(runvil.run_async(runvil.Prompt.parse(document(lua, roles=""))))
     began = time.monotonic()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not busy.done()
     assert (await runvil.run_async(chat_prompt(), models=model(Answers()))).text == "pong"
     busy.cancel()
     with pytest.raises(asyncio.CancelledError):

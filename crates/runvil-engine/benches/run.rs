@@ -11,6 +11,10 @@ use runvil_engine::prompt::Prompt;
 use runvil_engine::run::{Run, Step};
 use runvil_lua::models::{CatalogModel, Thinking};
 
+/// The allocator of the Python extension.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ONE_ROUND: &str = "---
 name: bench
 description: One section, one round.

@@ -1,7 +1,7 @@
 //! Work a run asks for, and the answers to it.
 
 use runvil_core::failure::ModelFailure;
-use runvil_core::reply::Reply;
+use runvil_core::reply::{CallArguments, Reply};
 use runvil_core::request::Request;
 use runvil_core::tools::ToolList;
 use serde_json::{Map, Value};
@@ -199,4 +199,37 @@ impl Answer {
             Self::Dropped => "dropped",
         }
     }
+
+    /// About how much the answer holds, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Reply(reply) => {
+                let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+                let calls = reply.tool_calls.iter().map(|call| match &call.arguments {
+                    CallArguments::Absent => 0,
+                    CallArguments::Text(text) => text.len(),
+                    CallArguments::Value(value) => value_size(value),
+                });
+                length(&reply.text) + length(&reply.reasoning) + calls.sum::<usize>()
+            }
+            Self::Library { source } => source.len(),
+            Self::Rendered { tools } => tools.iter().map(|tool| value_size(&tool.parameters)).sum(),
+            Self::UserInput { text } | Self::ToolOutput { text } => text.len(),
+            Self::ToolFailure { message } | Self::LibraryMissing { message } | Self::InputFailure { message } => {
+                message.len()
+            }
+            Self::ModelFailure(_) | Self::RenderFailure { .. } | Self::InputUnavailable | Self::Dropped => 0,
+        }
+    }
+}
+
+/// About how much a JSON value holds, in bytes.
+fn value_size(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(value_size).sum(),
+            Value::Object(entries) => entries.iter().map(|(key, value)| key.len() + value_size(value)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
 }

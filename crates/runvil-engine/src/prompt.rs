@@ -81,6 +81,11 @@ impl Prompt {
         &self.steps[section.0]
     }
 
+    /// About what starting a run of this prompt has to look at, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.steps.iter().map(|steps| (steps.len() + 1) * size_of::<Step>()).sum()
+    }
+
     /// Whether the H1 body has anything for the H1 pass.
     pub(crate) fn has_h1_pass(&self) -> bool {
         !self.steps[SectionId::BODY.0].is_empty()

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use runvil_core::reply::Usage;
 use runvil_document::SectionId;
+use runvil_lua::budget::Budget;
 use runvil_lua::envelope;
 use runvil_lua::failure::Failure;
 use runvil_lua::models::Models;
@@ -79,6 +80,16 @@ pub(crate) enum Waiter {
     Input,
 }
 
+/// What a chain does when its turn comes.
+pub(crate) enum Continuation {
+    /// It starts its next block, or enters its next section.
+    Next,
+    /// Its block gets this answer.
+    Answer(LuaAnswer),
+    /// Its block was paused.
+    Paused,
+}
+
 /// How a chain goes on after its request was looked at.
 pub(crate) enum Next {
     /// The block gets this answer at once.
@@ -106,7 +117,9 @@ pub struct Run {
     pub(crate) debug_bodies: BTreeMap<u64, Value>,
     started: bool,
     /// The chain that runs next.
-    pub(crate) ready: VecDeque<(usize, Option<LuaAnswer>)>,
+    pub(crate) ready: VecDeque<(usize, Continuation)>,
+    /// Whether a limited step has left what was handed to the run for a later one.
+    put_off: bool,
     waiting: BTreeMap<EffectId, (usize, Waiter)>,
     answered: VecDeque<(usize, Waiter, Answer)>,
     next_effect: u64,
@@ -136,6 +149,7 @@ impl Run {
             packs: bound.packs,
             turns: AtomicU64::new(0),
             cancel: cancel.clone(),
+            budget: Budget::default(),
             nonce: envelope::nonce(params.seed),
             seed: params.seed,
             memory_bytes: params.memory_bytes,
@@ -159,6 +173,7 @@ impl Run {
             debug_bodies: BTreeMap::new(),
             started: false,
             ready: VecDeque::new(),
+            put_off: false,
             waiting: BTreeMap::new(),
             answered: VecDeque::new(),
             next_effect: 0,
@@ -197,28 +212,68 @@ impl Run {
 
     /// Runs every chain until it waits.
     pub fn step(&mut self) -> Step {
+        self.environment.budget.lift();
+        loop {
+            if let Some(step) = self.advance() {
+                return step;
+            }
+        }
+    }
+
+    /// Begins a step, or goes on with one that was cut short, and does about this much work: Lua instructions, or what
+    /// takes about as long. Gives `None` when the step is not finished; this or [`Run::step`] goes on with it.
+    ///
+    /// How often a step is cut short changes neither its effects and events nor anything that follows.
+    pub fn step_within(&mut self, work: u64) -> Option<Step> {
+        if !self.put_off && self.handed_over() > work {
+            self.put_off = true;
+            return None;
+        }
+        self.put_off = false;
+        self.environment.budget.limit(work);
+        self.advance()
+    }
+
+    /// The size of what the step has to look at first, in bytes.
+    fn handed_over(&self) -> u64 {
+        let answers: usize = self.answered.iter().map(|(_, _, answer)| answer.size()).sum();
+        let start = if self.started { 0 } else { self.prompt.size() + self.params.args.len() };
+        u64::try_from(answers + start).unwrap_or(u64::MAX)
+    }
+
+    /// Runs every chain until it waits; `None` when the budget was used up before.
+    fn advance(&mut self) -> Option<Step> {
         if !self.started {
             self.start();
         }
         while self.ending.is_none() {
             if self.cancel.is_cancelled() {
                 self.stop(Ending::Cancelled);
-            } else if let Some((chain, answer)) = self.ready.pop_front() {
-                self.go(chain, answer);
+            } else if let Some((chain, continuation)) = self.ready.pop_front() {
+                self.go(chain, continuation);
             } else if let Some((chain, waiter, answer)) = self.answered.pop_front() {
                 self.deliver(chain, waiter, answer);
             } else {
                 break;
             }
+            let has_work = !self.ready.is_empty() || !self.answered.is_empty();
+            if has_work && self.ending.is_none() && self.must_pause() {
+                return None;
+            }
         }
         let effects = std::mem::take(&mut self.effects);
-        match &self.ending {
+        Some(match &self.ending {
             Some(ending) if self.waiting.is_empty() => {
                 let outcome = Outcome { ending: ending.clone(), turns: self.turns, usage: self.usage };
                 Step::Done { outcome, events: self.recorder.take() }
             }
             _ => Step::Pending { effects, events: self.recorder.take() },
-        }
+        })
+    }
+
+    /// Whether the step has no budget left, or a block was paused for another reason.
+    pub(crate) fn must_pause(&self) -> bool {
+        self.environment.budget.is_spent() || matches!(self.ready.front(), Some((_, Continuation::Paused)))
     }
 
     fn title(&self) -> &str {
@@ -358,7 +413,7 @@ impl Run {
             }
         };
         if let Next::Answer(answer) = next {
-            self.ready.push_back((chain, Some(answer)));
+            self.ready.push_back((chain, Continuation::Answer(answer)));
         }
     }
 }

@@ -15,7 +15,13 @@ use crate::error::{RunError, RunErrorKind};
 use crate::instant::rfc3339;
 use crate::outcome::Ending;
 use crate::prompt::Visible;
-use crate::run::{MAIN, Next, Run};
+use crate::run::{Continuation, MAIN, Next, Run};
+
+/// What entering a section costs of a step's budget: its VM takes about as long as this many Lua instructions.
+const ENTRY_WORK: u64 = 10_000;
+
+/// What starting a block costs of a step's budget.
+const BLOCK_WORK: u64 = 500;
 
 /// What ends a chain.
 enum End {
@@ -32,7 +38,7 @@ impl Run {
         if let Some(first) = self.prompt.document().top_level().first() {
             self.chains[MAIN].walk_from(*first);
         }
-        self.ready.push_back((MAIN, None));
+        self.ready.push_back((MAIN, Continuation::Next));
     }
 
     /// Drops a chain's VM, with the events of it.
@@ -80,20 +86,27 @@ impl Run {
         if !is_h1 {
             self.recorder.report("section_started", &name);
         }
+        self.environment.budget.charge(ENTRY_WORK);
         match SectionVm::new(Arc::clone(&self.environment), params) {
             Ok(vm) => {
                 self.chains[chain].entry = Some(Entry::new(section, name, id, vm));
-                self.ready.push_back((chain, None));
+                self.ready.push_back((chain, Continuation::Next));
             }
             Err(failure) => self.end(chain, End::Failed(BlockFailure::bare(failure))),
         }
     }
 
-    /// Runs a chain until it waits or ends.
-    pub(crate) fn go(&mut self, chain: usize, answer: Option<LuaAnswer>) {
+    /// Runs a chain until it waits or ends, enters a section, or the step has no budget left.
+    pub(crate) fn go(&mut self, chain: usize, continuation: Continuation) {
         let prompt = Arc::clone(&self.prompt);
-        let mut answer = answer;
+        let mut continuation = continuation;
+        let mut is_first = true;
         loop {
+            if !is_first && self.must_pause() {
+                self.ready.push_front((chain, continuation));
+                return;
+            }
+            is_first = false;
             let Some(entry) = self.chains[chain].entry.as_mut() else {
                 match self.chains[chain].next_section(prompt.document()) {
                     Some(section) => self.enter(chain, section),
@@ -101,14 +114,20 @@ impl Run {
                 }
                 return;
             };
-            let turn = match answer.take() {
-                Some(answer) => Some(entry.vm.resume(answer)),
-                None if entry.has_block(&prompt) => {
+            let turn = match std::mem::replace(&mut continuation, Continuation::Next) {
+                Continuation::Answer(answer) => Some(entry.vm.resume(answer)),
+                Continuation::Paused => Some(entry.vm.go_on()),
+                Continuation::Next if entry.has_block(&prompt) => {
                     self.recorder.report("lua_chunk_started", &entry.name);
+                    self.environment.budget.charge(BLOCK_WORK);
                     entry.start_block(&prompt)
                 }
-                None => None,
+                Continuation::Next => None,
             };
+            if matches!(turn, Some(Turn::Paused)) {
+                self.ready.push_front((chain, Continuation::Paused));
+                return;
+            }
             self.drain_log(chain);
             match turn {
                 None => {
@@ -120,9 +139,10 @@ impl Run {
                     }
                 }
                 Some(Turn::Waiting(request)) => match self.perform(chain, request) {
-                    Next::Answer(given) => answer = Some(given),
+                    Next::Answer(answer) => continuation = Continuation::Answer(answer),
                     Next::Parked => return,
                 },
+                Some(Turn::Paused) => {}
                 Some(Turn::Ended(BlockEnd::Returned(None))) => self.report_chunk(chain, "lua_chunk_succeeded"),
                 Some(Turn::Ended(BlockEnd::Returned(Some(text)))) => {
                     self.report_chunk(chain, "lua_chunk_succeeded");
@@ -247,11 +267,11 @@ impl Run {
             (_, End::Fatal(error)) => self.fail(*error),
             (Some(caller), End::Result(text)) => {
                 self.free.push(chain);
-                self.ready.push_back((caller, Some(LuaAnswer::Text(text.unwrap_or_default()))));
+                self.ready.push_back((caller, Continuation::Answer(LuaAnswer::Text(text.unwrap_or_default()))));
             }
             (Some(caller), End::Failed(failure)) => {
                 self.free.push(chain);
-                self.ready.push_back((caller, Some(LuaAnswer::Failed(failure.for_caller()))));
+                self.ready.push_back((caller, Continuation::Answer(LuaAnswer::Failed(failure.for_caller()))));
             }
         }
     }
@@ -288,7 +308,7 @@ impl Run {
             self.chains.push(inner);
             self.chains.len() - 1
         };
-        self.ready.push_back((place, None));
+        self.ready.push_back((place, Continuation::Next));
         Next::Parked
     }
 }

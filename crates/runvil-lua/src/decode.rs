@@ -5,10 +5,11 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value as Json};
 
+use crate::json::POLL_WORK;
 use crate::section::Section;
 
-/// How many values are decoded between two looks at the cancel flag.
-const CANCEL_POLL: usize = 4096;
+/// How many values are decoded between two looks at the cancel flag and the budget.
+const CANCEL_POLL: usize = 512;
 
 /// The memory one decoded value takes besides its text, in bytes.
 const VALUE_BYTES: usize = std::mem::size_of::<Json>();
@@ -50,7 +51,7 @@ impl Decoder<'_> {
         self.until_poll -= 1;
         if self.until_poll == 0 {
             self.until_poll = CANCEL_POLL;
-            if self.section.is_cancelled() {
+            if self.section.must_stop(POLL_WORK) {
                 self.stopped = Some(Undecodable::Cancelled);
                 return Err(E::custom("cancelled"));
             }

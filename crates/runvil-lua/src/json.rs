@@ -19,8 +19,11 @@ pub(crate) const DEPTH_LIMIT: usize = MAX_DEPTH;
 /// The steps of a path that a message shows.
 const PATH_STEPS: usize = 16;
 
-/// How many values are converted between two looks at the cancel flag.
-const CANCEL_POLL: usize = 4096;
+/// How many values are converted between two looks at the cancel flag and the budget.
+const CANCEL_POLL: usize = 512;
+
+/// What converting so many values costs of a step's budget.
+pub(crate) const POLL_WORK: u64 = 10_000;
 
 /// Why a value has no JSON form.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,7 +181,7 @@ impl Reader<'_> {
         self.since_poll += 1;
         if self.since_poll >= CANCEL_POLL {
             self.since_poll = 0;
-            if self.section.is_cancelled() {
+            if self.section.must_stop(POLL_WORK) {
                 return Err(Unrepresentable::new(Cause::Cancelled));
             }
         }
@@ -337,6 +340,7 @@ pub(crate) fn from_json(lua: &Lua, section: &Section, value: &Json, nulls: Nulls
 
 #[cfg(test)]
 mod tests {
+    use crate::budget::Budget;
     use std::sync::Arc;
 
     use mlua::Lua;
@@ -363,6 +367,7 @@ mod tests {
             packs: Packs::default(),
             turns: AtomicU64::new(0),
             cancel: CancelFlag::default(),
+            budget: Budget::default(),
             nonce: String::new(),
             seed: 0,
             memory_bytes: 1 << 20,

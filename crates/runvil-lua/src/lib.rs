@@ -3,6 +3,7 @@
 //! A [`vm::SectionVm`] runs the blocks of one section entry. A block that needs the outside world yields a
 //! [`request::Request`]; [`vm::SectionVm::resume`] goes on with the [`request::Answer`].
 
+pub mod budget;
 mod compaction;
 mod decode;
 mod dialect;
@@ -10,6 +11,7 @@ pub mod envelope;
 mod error_value;
 pub mod failure;
 mod guards;
+mod host;
 mod host_calls;
 mod json;
 mod library;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use mlua::{AnyUserData, Lua, MetaMethod, MultiValue, UserData, UserDataFields, UserDataMethods, Value};
+use mlua::{AnyUserData, Function, Lua, MetaMethod, MultiValue, UserData, UserDataFields, UserDataMethods, Value};
 use runvil_core::error::{Field, ListError};
 use runvil_core::record::{Record, RecordFields};
 use serde_json::Value as Json;
 
 use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
+use crate::host::attempted;
 use crate::json::{Cause, DEPTH_LIMIT, Unrepresentable, Views, to_json};
 use crate::model_calls::whole;
 use crate::names::{LUA_TYPE, type_name};
@@ -39,26 +40,40 @@ impl UserData for Messages {
                 Value::Number(position) => whole(position),
                 _ => None,
             };
+            if let Value::String(name) = &key {
+                return this.0.anchors()?.list_methods.raw_get(name);
+            }
             record_at(lua, &this.0, position)
         });
         methods.add_meta_method(MetaMethod::NewIndex, |_, _, _: (Value, Value)| Err::<(), _>(refuse(NOT_ASSIGNABLE)));
-        builder(methods, "system", &[Field::Content, Field::Meta]);
-        builder(methods, "user", &[Field::Content, Field::Meta]);
-        builder(methods, "assistant", &[Field::Content, Field::ToolCalls, Field::Meta]);
-        builder(methods, "tool", &[Field::Content, Field::ToolCallId, Field::Meta]);
-        methods.add_function("append", |lua, arguments: MultiValue| {
-            let (list, section) = receiver("append", &arguments)?;
+    }
+}
+
+/// The Rust function behind a method of the list.
+pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
+    let builder = |role: &'static str, fields: &'static [Field]| {
+        attempted(lua, section, move |lua, _, arguments| build(lua, role, fields, arguments))
+    };
+    match name {
+        b"messages.append" => attempted(lua, section, |lua, _, arguments| {
+            let (list, section) = receiver("append", arguments)?;
             let position = section.list().len() + 1;
             let record = record_argument(&section, arguments.get(1).unwrap_or(&Value::Nil), position)?;
             append(lua, &section, record)?;
             Ok(list)
-        });
-        methods.add_function("replace", |lua, arguments: MultiValue| {
-            let (list, section) = receiver("replace", &arguments)?;
-            replace(lua, &section, &arguments)?;
+        }),
+        b"messages.assistant" => builder("assistant", &[Field::Content, Field::ToolCalls, Field::Meta]),
+        b"messages.replace" => attempted(lua, section, |lua, _, arguments| {
+            let (list, section) = receiver("replace", arguments)?;
+            replace(lua, &section, arguments)?;
             Ok(list)
-        });
+        }),
+        b"messages.system" => builder("system", &[Field::Content, Field::Meta]),
+        b"messages.tool" => builder("tool", &[Field::Content, Field::ToolCallId, Field::Meta]),
+        b"messages.user" => builder("user", &[Field::Content, Field::Meta]),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 /// The view of the record at a 1-based position, or nil.
@@ -83,34 +98,32 @@ fn receiver(method: &str, arguments: &MultiValue) -> mlua::Result<(AnyUserData, 
     Err(refuse(format!("call {method} on messages with a colon: messages:{method}(...)")))
 }
 
-/// A builder named after a message role, with the fields its arguments set.
-fn builder<M: UserDataMethods<Messages>>(methods: &mut M, role: &'static str, fields: &'static [Field]) {
-    methods.add_function(role, move |lua, arguments: MultiValue| {
-        let (list, section) = receiver(role, &arguments)?;
-        let position = section.list().len() + 1;
-        let mut record = RecordFields { role: Some(Json::from(role)), ..RecordFields::default() };
-        for (at, &field) in fields.iter().enumerate() {
-            let slot = match field {
-                Field::Role => &mut record.role,
-                Field::Content => &mut record.content,
-                Field::ToolCalls => &mut record.tool_calls,
-                Field::ToolCallId => &mut record.tool_call_id,
-                Field::Meta => &mut record.meta,
-            };
-            match arguments.get(at + 1) {
-                None | Some(Value::Nil) => {}
-                Some(value) => {
-                    let value = to_json(&section, value, Views::Convert, DEPTH_LIMIT).map_err(|error| {
-                        refused_value(&error, |reason| ListError::not_json_field(position, field, reason))
-                    })?;
-                    *slot = Some(value);
-                }
+/// Appends a record of a message role, with the fields that the arguments set; gives the list.
+fn build(lua: &Lua, role: &str, fields: &[Field], arguments: &MultiValue) -> mlua::Result<AnyUserData> {
+    let (list, section) = receiver(role, arguments)?;
+    let position = section.list().len() + 1;
+    let mut record = RecordFields { role: Some(Json::from(role)), ..RecordFields::default() };
+    for (at, &field) in fields.iter().enumerate() {
+        let slot = match field {
+            Field::Role => &mut record.role,
+            Field::Content => &mut record.content,
+            Field::ToolCalls => &mut record.tool_calls,
+            Field::ToolCallId => &mut record.tool_call_id,
+            Field::Meta => &mut record.meta,
+        };
+        match arguments.get(at + 1) {
+            None | Some(Value::Nil) => {}
+            Some(value) => {
+                let value = to_json(&section, value, Views::Convert, DEPTH_LIMIT).map_err(|error| {
+                    refused_value(&error, |reason| ListError::not_json_field(position, field, reason))
+                })?;
+                *slot = Some(value);
             }
         }
-        let record = Record::from_fields(record, position).map_err(|error| broken(&error))?;
-        append(lua, &section, Arc::new(record.charged_to(&section.ledger)))?;
-        Ok(list)
-    });
+    }
+    let record = Record::from_fields(record, position).map_err(|error| broken(&error))?;
+    append(lua, &section, Arc::new(record.charged_to(&section.ledger)))?;
+    Ok(list)
 }
 
 /// A refusal of the list as the error of a Rust function.

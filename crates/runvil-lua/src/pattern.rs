@@ -1,15 +1,17 @@
 //! Lua patterns, matched in Rust: Lua's own matcher never reaches the cancel hook and can run for ages.
 //!
-//! Every attempt spends steps from a budget and looks at the cancel flag now and then.
+//! Every attempt spends steps from a budget of its own and asks now and then whether it has to stop.
 
 use crate::failure::Failure;
-use crate::section::CancelFlag;
 
 /// Steps one call may spend; a subject of the largest size a section can hold costs about half of it.
 pub(crate) const STEP_BUDGET: u64 = 1 << 27;
 
-/// Steps between two looks at the cancel flag.
-const CANCEL_POLL: u64 = 1 << 16;
+/// Steps between two questions whether the call has to stop.
+const STOP_POLL: u64 = 1 << 12;
+
+/// What so many steps cost of the budget of a section's step.
+pub(crate) const POLL_WORK: u64 = 2_000;
 
 /// The most captures of a pattern, as in Lua.
 const CAPTURE_LIMIT: usize = 32;
@@ -46,7 +48,7 @@ pub(crate) struct Matcher<'a> {
     captures: Vec<Open>,
     depth: u32,
     steps: u64,
-    cancel: &'a CancelFlag,
+    must_stop: &'a dyn Fn() -> bool,
 }
 
 type Found = Result<Option<usize>, Failure>;
@@ -56,8 +58,8 @@ fn malformed(text: &str) -> Failure {
 }
 
 impl<'a> Matcher<'a> {
-    pub(crate) fn new(subject: &'a [u8], pattern: &'a [u8], cancel: &'a CancelFlag) -> Self {
-        Self { subject, pattern, captures: Vec::new(), depth: 0, steps: 0, cancel }
+    pub(crate) fn new(subject: &'a [u8], pattern: &'a [u8], must_stop: &'a dyn Fn() -> bool) -> Self {
+        Self { subject, pattern, captures: Vec::new(), depth: 0, steps: 0, must_stop }
     }
 
     /// Matches the pattern at exactly `start` (0-based); gives the end of the match.
@@ -89,8 +91,8 @@ impl<'a> Matcher<'a> {
 
     fn spend(&mut self) -> Result<(), Failure> {
         self.steps += 1;
-        if self.steps.is_multiple_of(CANCEL_POLL) {
-            if self.cancel.is_cancelled() {
+        if self.steps.is_multiple_of(STOP_POLL) {
+            if (self.must_stop)() {
                 return Err(Failure::Cancelled);
             }
             if self.steps > STEP_BUDGET {
@@ -356,10 +358,9 @@ mod tests {
     use super::*;
 
     fn find(subject: &str, pattern: &str) -> Result<Option<(usize, usize, Vec<Capture>)>, Failure> {
-        let cancel = CancelFlag::default();
         let anchored = pattern.starts_with('^');
         let body = pattern.strip_prefix('^').unwrap_or(pattern);
-        let mut matcher = Matcher::new(subject.as_bytes(), body.as_bytes(), &cancel);
+        let mut matcher = Matcher::new(subject.as_bytes(), body.as_bytes(), &|| false);
         for start in 0..=subject.len() {
             if let Some(end) = matcher.match_at(start)? {
                 return Ok(Some((start, end, matcher.captures(start, end)?)));
@@ -409,9 +410,7 @@ mod tests {
 
     #[test]
     fn cancelling_ends_a_match() {
-        let cancel = CancelFlag::default();
-        cancel.cancel();
         let subject = "a".repeat(100_000);
-        assert_eq!(Matcher::new(subject.as_bytes(), b"a*b", &cancel).match_at(0), Err(Failure::Cancelled));
+        assert_eq!(Matcher::new(subject.as_bytes(), b"a*b", &|| true).match_at(0), Err(Failure::Cancelled));
     }
 }

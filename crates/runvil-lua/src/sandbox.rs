@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
 use std::sync::{Arc, OnceLock};
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
+use mlua::{FromLuaMulti, Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
 
 use crate::compaction;
+use crate::dialect;
 use crate::error_value::{failure_of, is_memory_error, raise};
 use crate::failure::Failure;
 use crate::guards;
+use crate::host::{attempted, bound, retry, unfinished};
 use crate::messages::{Messages, record_at};
 use crate::names::REMOVED;
 use crate::section::{Frame, Section, Trace};
@@ -24,14 +26,38 @@ const PRELUDE_NAME: &str = "=[runvil]";
 /// The chunk name of code without debug information. Only the prelude is stripped, so its frames are known by it.
 const STRIPPED_NAME: &str = "=?";
 
-/// The parts of the prelude, in the order they run.
-const PRELUDE: [&str; 5] = [
-    include_str!("prelude/calls.lua"),
-    include_str!("prelude/text.lua"),
-    include_str!("prelude/tables.lua"),
-    include_str!("prelude/strings.lua"),
-    include_str!("prelude/guards.lua"),
+/// A part of the prelude, compiled once per process and kept without debug information.
+struct Part {
+    source: &'static str,
+    bytecode: OnceLock<Vec<u8>>,
+}
+
+impl Part {
+    const fn new(source: &'static str) -> Self {
+        Self { source, bytecode: OnceLock::new() }
+    }
+
+    fn load(&self, lua: &Lua) -> mlua::Result<Function> {
+        let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
+        if let Some(bytecode) = self.bytecode.get() {
+            return load(bytecode, ChunkMode::Binary);
+        }
+        let function = load(self.source.as_bytes(), ChunkMode::Text)?;
+        load(self.bytecode.get_or_init(|| function.dump(true)), ChunkMode::Binary)
+    }
+}
+
+/// The parts of the prelude that every VM runs, in their order.
+static PRELUDE: [Part; 4] = [
+    Part::new(include_str!("prelude/calls.lua")),
+    Part::new(include_str!("prelude/text.lua")),
+    Part::new(include_str!("prelude/guards.lua")),
+    Part::new(include_str!("dialect/runvil.lua")),
 ];
+
+/// The parts that run when one of their functions is first called.
+static TABLES: Part = Part::new(include_str!("prelude/tables.lua"));
+static STRINGS: Part = Part::new(include_str!("prelude/strings.lua"));
 
 /// How many keys are sorted between two looks at the cancel flag.
 const STRING_POLL: usize = 4096;
@@ -42,27 +68,13 @@ const TRACE_FRAMES: usize = 20;
 /// A fresh interpreter with the libraries the prelude needs.
 pub(crate) fn interpreter() -> mlua::Result<Lua> {
     // `catch_rust_panics` stays on: turning it off would replace `pcall` by one that cannot be yielded across.
-    Lua::new_with(
+    let lua = Lua::new_with(
         StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::COROUTINE | StdLib::UTF8,
         LuaOptions::default(),
-    )
-}
-
-/// Runs the prelude, which is compiled once per process and kept without debug information.
-fn run_prelude(lua: &Lua, native: &Table) -> mlua::Result<()> {
-    static BYTECODE: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
-    let parts = if let Some(parts) = BYTECODE.get() {
-        parts
-    } else {
-        let compiled = PRELUDE.iter().map(|part| Ok(load(part.as_bytes(), ChunkMode::Text)?.dump(true)));
-        let parts = compiled.collect::<mlua::Result<Vec<_>>>()?;
-        BYTECODE.get_or_init(|| parts)
-    };
-    for part in parts {
-        load(part, ChunkMode::Binary)?.call::<()>(native)?;
-    }
-    Ok(())
+    )?;
+    // The first handle of an interpreter collects garbage when it is dropped: better now than right before the whole
+    // heap is freed.
+    Ok(lua.clone())
 }
 
 /// The tables the prelude and the sandbox share.
@@ -75,7 +87,7 @@ pub(crate) struct Base {
 /// Installs the prelude and takes away every library name that does not stay.
 pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     let globals = lua.globals();
-    let native = lua.create_table_with_capacity(0, 40)?;
+    let native = lua.create_table_with_capacity(0, 60)?;
     let hidden = lua.create_table()?;
     let behind = lua.create_table()?;
     let weak = lua.create_table()?;
@@ -84,11 +96,27 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     native.raw_set("hidden", &hidden)?;
     native.raw_set("behind", &behind)?;
     native.raw_set("list_mark", section.list_mark())?;
-    errors(lua, section, &native)?;
-    values(lua, section, &native)?;
-    data(lua, section, &native)?;
-    run_prelude(lua, &native)?;
-    strings::install(lua, section, &native, &globals.raw_get("string")?)?;
+    native.raw_set("unfinished", unfinished())?;
+    // Made at once: when it is needed there may be no memory left to make it.
+    native.raw_set("caught", function(lua, section, b"caught")?)?;
+    let on_demand = lua.create_table_with_capacity(0, 1)?;
+    on_demand.raw_set(
+        "__index",
+        bound(lua, section, |lua, section, (native, name): (Table, LuaString)| {
+            let made = match &*name.as_bytes() {
+                b"tables" => Value::Table(TABLES.load(lua)?.call(&native)?),
+                b"strings" => Value::Table(STRINGS.load(lua)?.call(&native)?),
+                name => function(lua, section, name)?.map_or(Value::Nil, Value::Function),
+            };
+            native.raw_set(name, &made)?;
+            Ok(made)
+        })?,
+    )?;
+    native.set_metatable(Some(on_demand))?;
+    dialect::runvil::prepare(section, &native)?;
+    for part in &PRELUDE {
+        part.load(lua)?.call::<()>(&native)?;
+    }
     prune(&globals)?;
     seed_random(lua, section, &globals)?;
     Ok(Base { native, hidden, behind })
@@ -129,64 +157,71 @@ fn seed_random(lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Resu
     math.raw_set("randomseed", wrapped)
 }
 
-/// What the prelude needs to catch and record errors.
-fn errors(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
-    let state = Arc::clone(section);
-    native.raw_set(
-        "caught",
-        lua.create_function(move |lua, value: Value| {
-            if state.is_cancelled() {
-                return Ok((Value::Nil, true));
-            }
-            if is_memory_error(&value) {
-                // What the failed code held may be gone by now.
-                lua.gc_collect()?;
-                state.update_memory_limit(lua)?;
-            }
-            Ok((state.errors.normalize(lua, value)?, false))
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set("is_cancelled", lua.create_function(move |_, ()| Ok(state.is_cancelled()))?)?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "record",
-        lua.create_function(move |lua, value: Value| {
-            *state.trace() = Some(Trace { text: None, frames: author_frames(lua) });
-            Ok(value)
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "describe",
-        lua.create_function(move |_, text: LuaString| {
-            if let Some(trace) = &mut *state.trace() {
+/// A Rust function that the prelude calls by this name. Few sections need many of them, so each is made when it is first
+/// looked up.
+fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
+    if let Some(function) = dialect::runvil::function(lua, section, name)? {
+        return Ok(Some(function));
+    }
+    if let Some(function) = strings::function(lua, section, name)? {
+        return Ok(Some(function));
+    }
+    match name {
+        b"caught" => bound(lua, section, |lua, section, value: Value| caught(lua, section, value)),
+        b"checked_data" => attempted(lua, section, |lua, section, arguments| {
+            let (data, path, level, key, value) =
+                <(Table, LuaString, usize, Value, Value)>::from_lua_multi(arguments.clone(), lua)?;
+            guards::checked_data(lua, section, &data, (&path.to_string_lossy(), level), &key, &value)
+        }),
+        b"handled" => bound(lua, section, |lua, section, (returned, value): (bool, Value)| {
+            tool_calls::finish_in_loop(lua, section, returned, value)
+        }),
+        b"compacted" => bound(lua, section, |lua, section, (returned, raised): (bool, Value)| {
+            compaction::finish_in_loop(lua, section, returned, raised)
+        }),
+        b"describe" => bound(lua, section, |_, section, text: LuaString| {
+            if let Some(trace) = &mut *section.trace() {
                 trace.text = Some(text.to_string_lossy());
             }
             Ok(())
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "compacted",
-        lua.create_function(move |lua, (returned, raised): (bool, Value)| {
-            compaction::finish_in_loop(lua, &state, returned, raised)
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "handled",
-        lua.create_function(move |lua, (returned, value): (bool, Value)| {
-            tool_calls::finish_in_loop(lua, &state, returned, value)
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "called",
-        lua.create_function(move |lua, (name, turn, returned, value): (String, u64, bool, Value)| {
-            tool_calls::finish_call(lua, &state, (name, turn), returned, value)
-        })?,
-    )
+        }),
+        b"has_text" => bound(lua, section, |_, _, value: Value| has_text(&value)),
+        b"is_cancelled" => bound(lua, section, |_, section, ()| Ok(section.is_cancelled())),
+        b"metatable" => bound(lua, section, |_, _, value: Value| match value {
+            Value::Table(table) => Ok(table.metatable()),
+            _ => Ok(None),
+        }),
+        b"place_of" => bound(lua, section, |_, _, (keys, key): (Table, Value)| place_of(&keys, &key)),
+        b"prose" => attempted(lua, section, |lua, section, _| guards::prose(lua, section)),
+        b"record" => bound(lua, section, |lua, section, value: Value| {
+            *section.trace() = Some(Trace { text: None, frames: author_frames(lua) });
+            Ok(value)
+        }),
+        b"refuse_argv_field" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_argv_field(&key))),
+        b"refuse_assignment" => bound(lua, section, |_, section, key: Value| guards::refuse_assignment(section, &key)),
+        b"refuse_sys_read" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_sys_read(&key))),
+        b"refuse_sys_write" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_sys_write(&key))),
+        b"refuses" => bound(lua, section, |_, section, key: Value| Ok(guards::guarded(section, &key).is_some())),
+        b"retry" => bound(lua, section, |_, section, ()| Ok(retry(section))),
+        b"sort_strings" => bound(lua, section, |_, section, table: Table| sort_strings(section, &table)),
+        b"text" => bound(lua, section, |_, _, value: Value| text(&value)),
+        b"walk" => bound(lua, section, |lua, section, value: Value| walk(lua, section, &value)),
+        _ => return Ok(None),
+    }
+    .map(Some)
+}
+
+/// A raised value as the author's code sees it, and whether the run is cancelled, which it must not see.
+fn caught(lua: &Lua, section: &Section, value: Value) -> mlua::Result<(Value, bool)> {
+    if section.is_cancelled() {
+        return Ok((Value::Nil, true));
+    }
+    if is_memory_error(&value) {
+        // What the failed code held may be gone by now.
+        lua.gc_collect()?;
+        section.update_memory_limit(lua)?;
+    }
+    Ok((section.errors.normalize(lua, value)?, false))
 }
 
 /// The frames of the author's code on the running stack, innermost first.
@@ -221,41 +256,27 @@ fn author_frames(lua: &Lua) -> Vec<Frame> {
     frames
 }
 
-/// What the prelude needs to know about values.
-fn values(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
-    native.raw_set(
-        "metatable",
-        lua.create_function(|_, value: Value| match value {
-            Value::Table(table) => Ok(table.metatable()),
-            _ => Ok(None),
-        })?,
-    )?;
-    native.raw_set(
-        "has_text",
-        lua.create_function(|_, value: Value| match value {
-            Value::Table(table) => match table.metatable() {
-                Some(metatable) => metatable.raw_get::<Value>("__tostring").map(|text| !text.is_nil()),
-                None => Ok(false),
-            },
-            Value::UserData(data) => data.metatable()?.contains(MetaMethod::ToString),
-            _ => Ok(false),
-        })?,
-    )?;
-    native.raw_set(
-        "text",
-        lua.create_function(|_, value: Value| match &value {
-            Value::LightUserData(light) if light.0.is_null() => Ok(Some("null".to_owned())),
-            // What the handler of a `<close>` variable gets for an error of the host.
-            Value::Error(error) => Ok(Some(failure_of(error).message())),
-            Value::UserData(data) if data.metatable()?.contains(MetaMethod::ToString)? => Ok(Some(value.to_string()?)),
-            _ => Ok(None),
-        })?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set("sort_strings", lua.create_function(move |_, table: Table| sort_strings(&state, &table))?)?;
-    native.raw_set("place_of", lua.create_function(|_, (keys, key): (Table, Value)| place_of(&keys, &key))?)?;
-    let state = Arc::clone(section);
-    native.raw_set("walk", lua.create_function(move |lua, value: Value| walk(lua, &state, &value))?)
+/// Whether a value says itself what its text is.
+fn has_text(value: &Value) -> mlua::Result<bool> {
+    match value {
+        Value::Table(table) => match table.metatable() {
+            Some(metatable) => metatable.raw_get::<Value>("__tostring").map(|text| !text.is_nil()),
+            None => Ok(false),
+        },
+        Value::UserData(data) => data.metatable()?.contains(MetaMethod::ToString),
+        _ => Ok(false),
+    }
+}
+
+/// The text of a userdata that has one of its own.
+fn text(value: &Value) -> mlua::Result<Option<String>> {
+    match value {
+        Value::LightUserData(light) if light.0.is_null() => Ok(Some("null".to_owned())),
+        // What the handler of a `<close>` variable gets for an error of the host.
+        Value::Error(error) => Ok(Some(failure_of(error).message())),
+        Value::UserData(data) if data.metatable()?.contains(MetaMethod::ToString)? => Ok(Some(value.to_string()?)),
+        _ => Ok(None),
+    }
 }
 
 /// Sorts a sequence of strings by their bytes. Only two of them are held at a time: the interpreter has room for a
@@ -382,35 +403,4 @@ fn walk(lua: &Lua, section: &Arc<Section>, value: &Value) -> mlua::Result<Value>
         return Ok(Value::Function(step));
     }
     Ok(Value::Nil)
-}
-
-/// What the prelude's guards stand on.
-fn data(lua: &Lua, section: &Arc<Section>, native: &Table) -> mlua::Result<()> {
-    let state = Arc::clone(section);
-    native.raw_set("prose", lua.create_function(move |lua, ()| guards::prose(lua, &state))?)?;
-    let state = Arc::clone(section);
-    native
-        .raw_set("refuses", lua.create_function(move |_, key: Value| Ok(guards::guarded(&state, &key).is_some()))?)?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "refuse_assignment",
-        lua.create_function(move |_, key: Value| guards::refuse_assignment(&state, &key))?,
-    )?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "checked_data",
-        lua.create_function(move |lua, (data, path, level, key, value): (Table, LuaString, usize, Value, Value)| {
-            guards::checked_data(lua, &state, &data, (&path.to_string_lossy(), level), &key, &value)
-        })?,
-    )?;
-    native.raw_set(
-        "refuse_argv_field",
-        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_argv_field(&key)))?,
-    )?;
-    native.raw_set(
-        "refuse_sys_read",
-        lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_read(&key)))?,
-    )?;
-    native
-        .raw_set("refuse_sys_write", lua.create_function(|_, key: Value| Err::<(), _>(guards::refuse_sys_write(&key)))?)
 }

@@ -8,6 +8,7 @@ use runvil_core::ledger::Ledger;
 use runvil_core::list::MessageList;
 use serde_json::Value as Json;
 
+use crate::budget::Budget;
 use crate::error_value::ErrorValues;
 use crate::failure::Failure;
 use crate::json::Plain;
@@ -15,6 +16,9 @@ use crate::models::{ModelHandle, Models};
 use crate::packs::Packs;
 use crate::request::Request;
 use crate::tools::{Calls, Report, Scope};
+
+/// The Lua heap, in bytes, up to which collecting garbage costs more than it gives back: about twice a fresh VM.
+const SMALL_HEAP: usize = 128 << 10;
 
 /// A flag that ends a run from any thread.
 ///
@@ -51,6 +55,8 @@ pub struct Environment {
     pub turns: AtomicU64,
     /// Ends the run.
     pub cancel: CancelFlag,
+    /// What the step that is running may still do.
+    pub budget: Budget,
     /// The run's 32-digit marker of untrusted text.
     pub nonce: String,
     /// The run's seed.
@@ -115,6 +121,7 @@ pub(crate) struct Prose {
 pub(crate) struct Anchors {
     pub(crate) compactors: Table,
     pub(crate) handle_methods: Table,
+    pub(crate) list_methods: Table,
     pub(crate) behind: Table,
     pub(crate) hidden: Table,
     pub(crate) var: Table,
@@ -146,6 +153,13 @@ pub(crate) struct Section {
     trace: Mutex<Option<Trace>>,
     pub(crate) compaction: Mutex<Option<crate::compaction::Compaction>>,
     pub(crate) libraries: Mutex<crate::library::Libraries>,
+    /// The arguments of a host call that gave up.
+    pub(crate) interrupted: Mutex<Option<mlua::MultiValue>>,
+    retries: AtomicBool,
+    /// Whether the garbage of the VM's start was collected.
+    is_tidy: AtomicBool,
+    /// Whether garbage is collected.
+    collects: AtomicBool,
 }
 
 /// Where the author's error was raised, recorded while its frames still exist.
@@ -204,6 +218,10 @@ impl Section {
             trace: Mutex::default(),
             compaction: Mutex::default(),
             libraries: Mutex::default(),
+            interrupted: Mutex::default(),
+            retries: AtomicBool::new(false),
+            is_tidy: AtomicBool::new(false),
+            collects: AtomicBool::new(false),
         }
     }
 
@@ -273,6 +291,25 @@ impl Section {
         lock(&self.pending).take()
     }
 
+    pub(crate) fn has_request(&self) -> bool {
+        lock(&self.pending).is_some()
+    }
+
+    /// From now on the next host call is one made again.
+    pub(crate) fn retries(&self) {
+        self.retries.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_retry(&self) -> bool {
+        self.retries.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a host call that has done this much more work has to give up. The work is in Lua instructions, or what
+    /// takes about as long.
+    pub(crate) fn must_stop(&self, work: u64) -> bool {
+        self.is_cancelled() || self.environment.budget.interrupts(work)
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.environment.cancel.is_cancelled()
     }
@@ -315,8 +352,22 @@ impl Section {
         self.update_memory_limit(lua)
     }
 
-    /// Gives the Lua heap the room that the records leave.
+    /// Collects the garbage of a heap that nothing has collected yet, once: a block that waits may do so for long.
+    pub(crate) fn tidy(&self, lua: &mlua::Lua) {
+        if !self.is_tidy.swap(true, Ordering::Relaxed) && !self.collects.load(Ordering::Relaxed) {
+            // Only a finalizer could fail, and no author has one.
+            let _ = lua.gc_collect();
+        }
+    }
+
+    /// Gives the Lua heap the room that the records leave, and starts collecting garbage once it is no longer small.
+    ///
+    /// Until then only an allocation that fails collects, which is what Lua does by itself.
     pub(crate) fn update_memory_limit(&self, lua: &mlua::Lua) -> mlua::Result<()> {
+        if !self.collects.load(Ordering::Relaxed) && lua.used_memory() > SMALL_HEAP {
+            self.collects.store(true, Ordering::Relaxed);
+            lua.gc_restart();
+        }
         // One byte is the smallest limit the allocator knows.
         lua.set_memory_limit(self.memory_ceiling().saturating_sub(self.ledger.held()).max(1))?;
         Ok(())

@@ -3,37 +3,26 @@
 use std::sync::{Arc, Mutex};
 
 use memchr::memmem;
-use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, Lua, LuaString, MultiValue, Value};
 
 use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
+use crate::host::attempted;
 use crate::names::type_name;
-use crate::pattern::{Capture, Matcher, is_plain};
+use crate::pattern::{Capture, Matcher, POLL_WORK, is_plain};
 use crate::section::{Section, lock};
 
-/// Installs `find`, `match` and `gmatch`, and what the prelude builds `gsub` from.
-pub(crate) fn install(lua: &Lua, section: &Arc<Section>, native: &Table, string: &Table) -> mlua::Result<()> {
-    let state = Arc::clone(section);
-    string.raw_set(
-        "find",
-        lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, true))?,
-    )?;
-    let state = Arc::clone(section);
-    string.raw_set(
-        "match",
-        lua.create_function(move |lua, arguments: MultiValue| search(lua, &state, &arguments, false))?,
-    )?;
-    let state = Arc::clone(section);
-    string
-        .raw_set("gmatch", lua.create_function(move |lua, arguments: MultiValue| gmatch(lua, &state, &arguments))?)?;
-    let state = Arc::clone(section);
-    native.raw_set("gsub", lua.create_function(move |lua, arguments: MultiValue| gsub(lua, &state, &arguments))?)?;
-    let state = Arc::clone(section);
-    native.raw_set(
-        "gsub_steps",
-        lua.create_function(move |lua, arguments: MultiValue| gsub_steps(lua, &state, &arguments))?,
-    )?;
-    Ok(())
+/// The Rust function behind a string function of the prelude.
+pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
+    match name {
+        b"find" => attempted(lua, section, |lua, section, arguments| search(lua, section, arguments, true)),
+        b"match" => attempted(lua, section, |lua, section, arguments| search(lua, section, arguments, false)),
+        b"gmatch" => attempted(lua, section, gmatch),
+        b"gsub" => attempted(lua, section, |lua, section, arguments| gsub(lua, section, arguments)),
+        b"gsub_steps" => attempted(lua, section, gsub_steps),
+        _ => return Ok(None),
+    }
+    .map(Some)
 }
 
 fn bad_argument(function: &str, at: usize, expected: &str, value: Option<&Value>) -> mlua::Error {
@@ -112,9 +101,9 @@ fn search(lua: &Lua, section: &Section, arguments: &MultiValue, find: bool) -> m
             None => nothing(),
         });
     }
+    let must_stop = || section.must_stop(POLL_WORK);
     let anchored = pattern.first() == Some(&b'^');
-    let mut matcher =
-        Matcher::new(&subject, if anchored { &pattern[1..] } else { &pattern }, &section.environment.cancel);
+    let mut matcher = Matcher::new(&subject, if anchored { &pattern[1..] } else { &pattern }, &must_stop);
     for at in start..=subject.len() {
         if let Some(end) = matcher.match_at(at).map_err(raise)? {
             let mut values = MultiValue::new();
@@ -149,11 +138,11 @@ fn gmatch(lua: &Lua, section: &Arc<Section>, arguments: &MultiValue) -> mlua::Re
     let init = integer_argument(lua, "gmatch", arguments, 3, 1)?;
     let length = subject.as_bytes().len();
     let cursor = Mutex::new(Cursor { next: start_index(init, length).unwrap_or(length + 1), last: None });
-    let section = Arc::clone(section);
-    let step = lua.create_function(move |lua, _: MultiValue| {
+    let step = attempted(lua, section, move |lua, section, _| {
         let mut cursor = lock(&cursor);
         let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
-        let mut matcher = Matcher::new(&subject, &pattern, &section.environment.cancel);
+        let must_stop = || section.must_stop(POLL_WORK);
+        let mut matcher = Matcher::new(&subject, &pattern, &must_stop);
         while cursor.next <= subject.len() {
             let start = cursor.next;
             if let Some(end) = matcher.match_at(start).map_err(raise)?
@@ -190,9 +179,9 @@ fn gsub(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<(L
     };
     let (subject, pattern, replacement) = (subject.as_bytes(), pattern.as_bytes(), replacement.as_bytes());
     let limit = limit_argument(lua, arguments, 4, subject.len())?;
+    let must_stop = || section.must_stop(POLL_WORK);
     let anchored = pattern.first() == Some(&b'^');
-    let mut matcher =
-        Matcher::new(&subject, if anchored { &pattern[1..] } else { &pattern }, &section.environment.cancel);
+    let mut matcher = Matcher::new(&subject, if anchored { &pattern[1..] } else { &pattern }, &must_stop);
     let mut text = Vec::with_capacity(subject.len());
     let (mut at, mut last, mut count) = (0, None, 0);
     while count < limit {
@@ -259,40 +248,41 @@ fn gsub_steps(lua: &Lua, section: &Arc<Section>, arguments: &MultiValue) -> mlua
     let subject = string_argument(lua, "gsub", arguments, 1)?;
     let pattern = string_argument(lua, "gsub", arguments, 2)?;
     let length = subject.as_bytes().len();
-    let mut left = limit_argument(lua, arguments, 3, length)?;
-    let section = Arc::clone(section);
-    let (mut next, mut done, mut last, mut finished) = (0usize, 0usize, None, false);
-    let step = lua.create_function_mut(move |lua, ()| {
-        if finished {
+    let left = limit_argument(lua, arguments, 3, length)?;
+    let state = Mutex::new((left, 0usize, 0usize, None, false));
+    let step = attempted(lua, section, move |lua, section, _| {
+        let mut state = lock(&state);
+        let (left, next, done, last, finished) = &mut *state;
+        if *finished {
             return Ok(MultiValue::new());
         }
         let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
+        let must_stop = || section.must_stop(POLL_WORK);
         let anchored = pattern.first() == Some(&b'^');
-        let mut matcher =
-            Matcher::new(&subject, if anchored { &pattern[1..] } else { &pattern }, &section.environment.cancel);
-        while left > 0 && next <= subject.len() && !(anchored && next > 0) {
-            let start = next;
+        let mut matcher = Matcher::new(&subject, if anchored { &pattern[1..] } else { &pattern }, &must_stop);
+        while *left > 0 && *next <= subject.len() && !(anchored && *next > 0) {
+            let start = *next;
             match matcher.match_at(start).map_err(raise)? {
-                Some(end) if last != Some(end) => {
-                    left -= 1;
+                Some(end) if *last != Some(end) => {
+                    *left -= 1;
                     let mut values = MultiValue::from_iter([
-                        Value::String(lua.create_string(&subject[done..start])?),
+                        Value::String(lua.create_string(&subject[*done..start])?),
                         Value::String(lua.create_string(&subject[start..end])?),
                     ]);
                     for capture in matcher.captures(start, end).map_err(raise)? {
                         values.push_back(capture_value(lua, &subject, capture)?);
                     }
-                    (next, done, last) = (end, end, Some(end));
+                    (*next, *done, *last) = (end, end, Some(end));
                     if anchored {
-                        left = 0;
+                        *left = 0;
                     }
                     return Ok(values);
                 }
-                _ => next += 1,
+                _ => *next += 1,
             }
         }
-        finished = true;
-        Ok(MultiValue::from_iter([Value::String(lua.create_string(&subject[done..])?)]))
+        *finished = true;
+        Ok(MultiValue::from_iter([Value::String(lua.create_string(&subject[*done..])?)]))
     })?;
     Ok(Value::Function(step))
 }

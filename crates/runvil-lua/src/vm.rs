@@ -31,11 +31,20 @@ use crate::view::RecordView;
 /// Lua instructions between two looks at the cancel flag.
 const CANCEL_POLL: u32 = 1000;
 
+/// Lua instructions between two looks at the budget of a limited step. Few of them can do much: each may join strings
+/// as large as the heap.
+const BUDGET_POLL: u32 = 100;
+
+/// The largest Lua heap, in bytes, that a limited step works on: a single instruction may take long on a larger one.
+const LIMITED_HEAP: usize = 512 << 10;
+
 /// Where a block stands after it ran for a while.
 #[derive(Debug)]
 pub enum Turn {
     /// It waits for the answer to this request.
     Waiting(Request),
+    /// The budget of the step is used up; [`SectionVm::go_on`] goes on.
+    Paused,
     /// It ended.
     Ended(BlockEnd),
 }
@@ -100,15 +109,14 @@ impl SectionVm {
 
     fn build(environment: Arc<Environment>, params: SectionParams) -> mlua::Result<Self> {
         let lua = sandbox::interpreter()?;
-        // Nothing becomes garbage while the VM is built.
+        // Nothing becomes garbage while the VM is built, and little in a short block.
         lua.gc_stop();
         let errors = ErrorValues::new(&lua)?;
         let section = Arc::new(Section::new(environment, params, errors));
         let base = sandbox::build(&lua, &section)?;
         let guard: Function = base.native.raw_get("guard")?;
         dialect::runvil::install(&lua, &section, base)?;
-        stop_when_cancelled(&lua, &section)?;
-        lua.gc_restart();
+        watch(&lua, &section, BUDGET_POLL)?;
         lua.set_memory_limit(section.memory_ceiling())?;
         Ok(Self { lua, section, guard, thread: None, answers_loop: false })
     }
@@ -136,6 +144,12 @@ impl SectionVm {
         let result = thread.resume::<MultiValue>(block);
         self.thread = Some(thread);
         Ok(result)
+    }
+
+    /// Goes on with a paused block.
+    pub fn go_on(&mut self) -> Turn {
+        let result = self.continued(MultiValue::new());
+        self.turn(result)
     }
 
     /// Goes on with a waiting block.
@@ -192,6 +206,10 @@ impl SectionVm {
             }
         }
         self.section.check_memory(&self.lua)?;
+        self.continued(values)
+    }
+
+    fn continued(&self, values: MultiValue) -> mlua::Result<MultiValue> {
         match &self.thread {
             Some(thread) => thread.resume::<MultiValue>(values),
             None => Err(raise(Failure::Internal("a block that does not wait was resumed".to_owned()))),
@@ -207,11 +225,12 @@ impl SectionVm {
         if result.is_ok() && waits {
             return match self.section.take_request() {
                 Some(request) => {
+                    self.section.tidy(&self.lua);
                     self.answers_loop =
                         matches!(request, Request::Loop { .. } | Request::Compacted | Request::Handled { .. });
                     Turn::Waiting(request)
                 }
-                None => self.ended(Err(raise(Failure::Internal("a block yielded without a request".to_owned())))),
+                None => Turn::Paused,
             };
         }
         self.ended(result)
@@ -345,23 +364,38 @@ impl SectionVm {
     }
 }
 
-/// Makes every block look at the cancel flag, and at the memory that records have given back, now and then.
+/// Makes every block look at the cancel flag, at the budget, and at the memory that records have given back, every
+/// `poll` instructions.
 ///
 /// A cancelled block yields and is never resumed: an error could be caught, and would run the handlers of `<close>`
 /// variables. Where it cannot yield, which is the case inside the functions of C alone, the next look raises.
-fn stop_when_cancelled(lua: &Lua, section: &Arc<Section>) -> mlua::Result<()> {
+///
+/// A block whose step has no budget left yields too. Between the recording of a request and its own yield it goes on.
+fn watch(lua: &Lua, section: &Arc<Section>, poll: u32) -> mlua::Result<()> {
     let section = Arc::clone(section);
     let raises = AtomicBool::new(true);
-    lua.set_global_hook(HookTriggers::new().every_nth_instruction(CANCEL_POLL), move |lua, _| {
-        if !section.is_cancelled() {
-            // Records may have been dropped since the last host call.
-            section.update_memory_limit(lua)?;
-            Ok(VmState::Continue)
-        } else if raises.fetch_not(Ordering::Relaxed) {
-            Ok(VmState::Yield)
-        } else {
-            Err(raise(Failure::Cancelled))
+    lua.set_global_hook(HookTriggers::new().every_nth_instruction(poll), move |lua, _| {
+        if section.is_cancelled() {
+            return if raises.fetch_not(Ordering::Relaxed) {
+                Ok(VmState::Yield)
+            } else {
+                Err(raise(Failure::Cancelled))
+            };
         }
+        // Records may have been dropped since the last host call.
+        section.update_memory_limit(lua)?;
+        let budget = &section.environment.budget;
+        if !budget.is_limited() {
+            if poll != CANCEL_POLL {
+                watch(lua, &section, CANCEL_POLL)?;
+            }
+            return Ok(VmState::Continue);
+        }
+        budget.charge(poll.into());
+        if section.has_request() || !(budget.is_spent() || lua.used_memory() > LIMITED_HEAP) {
+            return Ok(VmState::Continue);
+        }
+        Ok(VmState::Yield)
     })
 }
 

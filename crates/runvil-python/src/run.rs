@@ -34,29 +34,15 @@ impl Run {
 
     /// Runs Lua until every chain waits, detached from the interpreter.
     fn step(&self, py: Python<'_>) -> PyResult<Step> {
-        let step = py.detach(|| match self.run.try_lock() {
-            Ok(mut run) => Some(run.step()),
-            Err(TryLockError::Poisoned(broken)) => Some(broken.into_inner().step()),
-            Err(TryLockError::WouldBlock) => None,
-        });
-        match step {
-            Some(EngineStep::Pending { effects, events }) => Ok(Step {
-                done: false,
-                effects: effects
-                    .into_iter()
-                    .map(|(id, effect)| Effect::new(py, id, effect))
-                    .collect::<PyResult<_>>()?,
-                events: events.into_iter().map(|event| Py::new(py, Event::new(event))).collect::<PyResult<_>>()?,
-                outcome: None,
-            }),
-            Some(EngineStep::Done { outcome, events }) => Ok(Step {
-                done: true,
-                effects: Vec::new(),
-                events: events.into_iter().map(|event| Py::new(py, Event::new(event))).collect::<PyResult<_>>()?,
-                outcome: Some(Py::new(py, Outcome::new(outcome))?),
-            }),
-            None => Err(PyRuntimeError::new_err("this run is already being stepped")),
-        }
+        let step = self.stepped(py, run::Run::step)?;
+        Step::new(py, step)
+    }
+
+    /// Begins a step and does about as much work as this many Lua instructions; `None` when the step is not finished,
+    /// which `step` then goes on with.
+    fn step_within(&self, py: Python<'_>, work: u64) -> PyResult<Option<Step>> {
+        let step = self.stepped(py, |run| run.step_within(work))?;
+        step.map(|step| Step::new(py, step)).transpose()
     }
 
     /// Gives the answer to an effect: `(kind, data)`.
@@ -85,6 +71,18 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Does a step, detached from the interpreter.
+    fn stepped<T: Send>(&self, py: Python<'_>, step: impl FnOnce(&mut run::Run) -> T + Send) -> PyResult<T> {
+        py.detach(|| match self.run.try_lock() {
+            Ok(mut run) => Some(step(&mut run)),
+            Err(TryLockError::Poisoned(broken)) => Some(step(&mut broken.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        })
+        .ok_or_else(|| PyRuntimeError::new_err("this run is already being stepped"))
+    }
+}
+
 /// What one step gives.
 #[pyclass(frozen, module = "runvil._native")]
 pub(crate) struct Step {
@@ -93,6 +91,21 @@ pub(crate) struct Step {
     effects: Vec<Py<Effect>>,
     events: Vec<Py<Event>>,
     outcome: Option<Py<Outcome>>,
+}
+
+impl Step {
+    fn new(py: Python<'_>, step: EngineStep) -> PyResult<Self> {
+        let (effects, events, outcome) = match step {
+            EngineStep::Pending { effects, events } => (effects, events, None),
+            EngineStep::Done { outcome, events } => (Vec::new(), events, Some(outcome)),
+        };
+        Ok(Self {
+            done: outcome.is_some(),
+            effects: effects.into_iter().map(|(id, effect)| Effect::new(py, id, effect)).collect::<PyResult<_>>()?,
+            events: events.into_iter().map(|event| Py::new(py, Event::new(event))).collect::<PyResult<_>>()?,
+            outcome: outcome.map(|outcome| Py::new(py, Outcome::new(outcome))).transpose()?,
+        })
+    }
 }
 
 #[pymethods]

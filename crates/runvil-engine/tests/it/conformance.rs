@@ -1,4 +1,5 @@
-//! Runs every conformance file through the Engine, each case twice: the second run must show the same, byte for byte.
+//! Runs every conformance file through the Engine, each case three times: a second run, and one whose
+//! every step is cut short as often as can be, must show the same, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -185,15 +186,18 @@ fn check(case: &Case) -> Result<(), String> {
             return Ok(());
         }
     };
-    let seen = run(case, &prompt);
-    let again = run(case, &prompt);
-    if seen != again {
+    let seen = run(case, &prompt, None);
+    if seen != run(case, &prompt, None) {
         return Err("a second run shows something else".to_owned());
+    }
+    let cut = run(case, &prompt, Some(1));
+    if seen != cut {
+        return Err(format!("cutting the steps short shows something else:\n  {cut:?}\n  {seen:?}"));
     }
     judge(case, &seen)
 }
 
-fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
+fn run(case: &Case, prompt: &Arc<Prompt>, budget: Option<u64>) -> Seen {
     let mut world = world(&case.replies);
     world.libraries.clone_from(&case.libraries);
     let mut models = BTreeMap::new();
@@ -226,7 +230,7 @@ fn run(case: &Case, prompt: &Arc<Prompt>) -> Seen {
         ui: case.ui.clone(),
         debug: case.debug,
     };
-    drive(prompt, params, world)
+    drive(prompt, params, world, budget)
 }
 
 fn catalog(label: &str, model: &Model) -> CatalogModel {

@@ -125,15 +125,24 @@ fn entries(pack: &Value) -> impl Iterator<Item = &Value> {
     pack.get("tools").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Drives a run; answers come in the order of their delays, then of their effects.
-pub(crate) fn drive(prompt: &Arc<Prompt>, params: Params, mut world: World) -> Seen {
+/// Drives a run to its end; answers come in the order of their delays, then of their effects. With a budget, every step
+/// is cut short as often as that takes.
+pub(crate) fn drive(prompt: &Arc<Prompt>, params: Params, mut world: World, budget: Option<u64>) -> Seen {
     let mut run = Run::new(Arc::clone(prompt), params);
     let mut events = Vec::new();
     let mut requests = Vec::new();
     let mut due = BTreeMap::new();
     let mut now = 0;
     loop {
-        match run.step() {
+        let step = match budget {
+            None => run.step(),
+            Some(work) => loop {
+                if let Some(step) = run.step_within(work) {
+                    break step;
+                }
+            },
+        };
+        match step {
             Step::Done { outcome, events: last } => {
                 events.extend(last.iter().map(runvil_engine::event::Event::to_value));
                 return Seen { outcome, events, requests };

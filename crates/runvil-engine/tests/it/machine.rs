@@ -288,3 +288,75 @@ fn cancelling_ends_a_run_whose_compactor_waits() {
     let Step::Done { outcome, .. } = run.step() else { panic!("not done") };
     assert_eq!(outcome.ending, Ending::Cancelled);
 }
+
+/// Finishes a step that is cut short after this much work; gives how often it was.
+fn in_pieces(run: &mut Run, work: u64) -> (usize, Step) {
+    let mut cuts = 0;
+    loop {
+        match run.step_within(work) {
+            Some(step) => return (cuts, step),
+            None => cuts += 1,
+        }
+    }
+}
+
+#[test]
+fn a_step_is_cut_short_in_the_middle_of_a_block() {
+    let source = "local sum = 0 for i = 1, 20000 do sum = sum + i end return sum";
+    let mut run = Run::new(prompt(source), params());
+    let (cuts, Step::Done { outcome, .. }) = in_pieces(&mut run, 10_000) else { panic!("not done") };
+    assert_eq!(outcome.ending, Ending::Completed("200010000".to_owned()));
+    // Four pieces for the loop and one for the section's entry, with some room for how Lua counts.
+    assert!((3..=8).contains(&cuts), "{cuts}");
+}
+
+#[test]
+fn a_short_run_is_not_cut_short() {
+    let mut run = Run::new(prompt(LOOP), params());
+    let (0, Step::Pending { effects, .. }) = in_pieces(&mut run, 20_000) else { panic!("cut short or done") };
+    run.resume(effects[0].0, Answer::Reply(Box::new(Reply { text: Some("pong".to_owned()), ..Reply::default() })));
+    let (0, Step::Done { .. }) = in_pieces(&mut run, 20_000) else { panic!("cut short or not done") };
+}
+
+#[test]
+fn a_limited_step_leaves_a_large_answer_for_later() {
+    let (mut run, effect) = waiting();
+    let reply = Reply { text: Some("x".repeat(50_000)), ..Reply::default() };
+    run.resume(effect, Answer::Reply(Box::new(reply)));
+    assert!(run.step_within(20_000).is_none());
+    assert!(matches!(run.step(), Step::Done { .. }));
+}
+
+#[test]
+fn a_limited_step_enters_few_sections() {
+    let sections = "\n## Another\n\n```lua\nvar.count = (var.count or 0) + 1\n```\n";
+    let mut source = "---\nname: p\ndescription: d\nrunvil: 0\n---\n\n# P\n".to_owned();
+    for at in 0..20 {
+        source.push_str(&sections.replace("Another", &format!("Section {at}")));
+    }
+    let mut run = Run::new(Arc::new(Prompt::parse(source.as_bytes()).unwrap()), params());
+    let (cuts, Step::Done { .. }) = in_pieces(&mut run, 20_000) else { panic!("not done") };
+    assert!(cuts >= 9, "{cuts}");
+}
+
+#[test]
+fn a_large_heap_is_no_work_for_a_limited_step() {
+    let source = "local text = 'x' while #text < 1 << 20 do text = text .. text end \
+                  for _ = 1, 100 do text = text .. 'x' end return #text";
+    let mut run = Run::new(prompt(source), params());
+    assert!(run.step_within(1 << 40).is_none());
+    let Step::Done { outcome, .. } = run.step() else { panic!("not done") };
+    assert_eq!(outcome.ending, Ending::Completed("1048676".to_owned()));
+}
+
+#[test]
+fn a_paused_block_can_be_cancelled() {
+    let source = "local guard <close> = setmetatable({}, { __close = function() log('closed') end }) while true do \
+                  pcall(function() while true do end end) end";
+    let mut run = Run::new(prompt(source), params());
+    assert!(run.step_within(20_000).is_none());
+    run.cancel();
+    let Some(Step::Done { outcome, events }) = run.step_within(20_000) else { panic!("not done") };
+    assert_eq!(outcome.ending, Ending::Cancelled);
+    assert!(events.iter().all(|event| event.kind != "lua"));
+}

@@ -2,100 +2,127 @@
 
 use std::sync::Arc;
 
-use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, Lua, LuaString, Table, Value};
 
-use crate::error_value::{raise, refuse};
-use crate::failure::Failure;
+use crate::error_value::refuse;
+use crate::host::{attempted, bound};
 use crate::json::{Nulls, from_json};
-use crate::messages::Messages;
+use crate::messages::{self, Messages};
 use crate::sandbox::Base;
 use crate::section::{Anchors, Section};
 use crate::{compaction, host_calls, library, model_calls, tool_calls};
 
-struct Installer<'a> {
-    lua: &'a Lua,
-    section: &'a Arc<Section>,
-    native: &'a Table,
+/// The Rust function behind a global, by the name that `runvil.lua` calls it by.
+pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
+    match name {
+        b"call" => attempted(lua, section, |lua, section, arguments| host_calls::begin_call(lua, section, arguments)),
+        b"compactors.clear" => attempted(lua, section, |_, section, _| compaction::clear(section)),
+        b"compactors.fail" => bound(lua, section, |_, _, reason: Value| Err::<(), _>(compaction::fail(&reason))),
+        b"handle.infer" => {
+            attempted(lua, section, |_, section, arguments| model_calls::begin_handle_infer(section, arguments))
+        }
+        b"handle.loop" => {
+            attempted(lua, section, |_, section, arguments| model_calls::begin_handle_loop(section, arguments))
+        }
+        b"json.array" => attempted(lua, section, |lua, section, arguments| host_calls::array(lua, section, arguments)),
+        b"json.decode" => {
+            attempted(lua, section, |lua, section, arguments| host_calls::decode(lua, section, arguments))
+        }
+        b"json.encode" => {
+            attempted(lua, section, |lua, section, arguments| host_calls::encode(lua, section, arguments))
+        }
+        b"jump" => attempted(lua, section, |_, section, arguments| Err::<(), _>(host_calls::jump(section, arguments))),
+        b"list_from_section" => {
+            attempted(lua, section, |lua, section, arguments| host_calls::list_from_section(lua, section, arguments))
+        }
+        b"log" => attempted(lua, section, |_, section, arguments| host_calls::log(section, arguments)),
+        b"models.compact" => attempted(lua, section, |_, section, arguments| compaction::begin(section, arguments)),
+        b"models.compact_end" => bound(lua, section, |lua, section, (returned, raised): (bool, Value)| {
+            compaction::finish(lua, section, returned, raised)
+        }),
+        b"models.default" => {
+            attempted(lua, section, |lua, section, arguments| model_calls::set_default(lua, section, arguments))
+        }
+        b"models.get" => attempted(lua, section, |lua, section, arguments| model_calls::get(lua, section, arguments)),
+        b"models.infer" => {
+            attempted(lua, section, |_, section, arguments| model_calls::begin_infer(section, arguments))
+        }
+        b"models.loop" => attempted(lua, section, |_, section, arguments| model_calls::begin_loop(section, arguments)),
+        b"models.use" => {
+            attempted(lua, section, |lua, section, arguments| model_calls::select(lua, section, arguments))
+        }
+        b"require" => attempted(lua, section, |_, section, arguments| library::begin(section, arguments)),
+        b"require_compile" => bound(lua, section, |lua, _, (name, source): (LuaString, LuaString)| {
+            library::compile(lua, &name.to_string_lossy(), &source.as_bytes())
+        }),
+        b"require_end" => bound(lua, section, |lua, section, (name, returned, result): (String, bool, Value)| {
+            library::finish(lua, section, name, returned, result)
+        }),
+        b"packs.offer" => attempted(lua, section, |_, section, arguments| tool_calls::offer_pack(section, arguments)),
+        b"tools.call" => {
+            attempted(lua, section, |lua, section, arguments| tool_calls::begin_call(lua, section, arguments))
+        }
+        b"tools.call_end" => {
+            bound(lua, section, |lua, section, (name, turn, returned, value): (String, u64, bool, Value)| {
+                tool_calls::finish_call(lua, section, (name, turn), returned, value)
+            })
+        }
+        b"tools.offer" => attempted(lua, section, |_, section, arguments| tool_calls::offer(section, arguments)),
+        b"tools.offer_local" => {
+            attempted(lua, section, |_, section, arguments| tool_calls::offer_local(section, arguments))
+        }
+        b"has_counts" => bound(lua, section, |_, section, ()| Ok(tool_calls::has_counts(section))),
+        b"refuse_count" => {
+            bound(lua, section, |_, section, key: Value| Err::<(), _>(tool_calls::refuse_count(section, &key)))
+        }
+        b"refuse_counting" => bound(lua, section, |_, _, ()| Err::<(), _>(refuse("tools.calls is read-only"))),
+        b"ui" => attempted(lua, section, |lua, section, _| host_calls::ui(lua, section)),
+        b"untrusted" => {
+            attempted(lua, section, |lua, section, arguments| host_calls::untrusted(lua, section, arguments))
+        }
+        b"user_input" => {
+            attempted(lua, section, |_, section, arguments| host_calls::begin_user_input(section, arguments))
+        }
+        _ => return messages::function(lua, section, name),
+    }
+    .map(Some)
 }
 
-impl Installer<'_> {
-    /// A function that gets the section and all its arguments.
-    fn function<R, F>(&self, call: F) -> mlua::Result<Function>
-    where
-        R: mlua::IntoLuaMulti,
-        F: Fn(&Lua, &Arc<Section>, &MultiValue) -> mlua::Result<R> + Send + 'static,
-    {
-        let section = Arc::clone(self.section);
-        self.lua.create_function(move |lua, arguments: MultiValue| {
-            // A loop around slow calls takes long to reach the next count hook.
-            if section.is_cancelled() {
-                return Err(raise(Failure::Cancelled));
-            }
-            call(lua, &section, &arguments)
-        })
-    }
-
-    /// The shim of a suspending call, made by the prelude's factory of this name.
-    fn shim(&self, factory: &str, parts: impl mlua::IntoLuaMulti) -> mlua::Result<Function> {
-        self.native.raw_get::<Function>(factory)?.call(parts)
-    }
+/// What `runvil.lua` needs to know.
+pub(crate) fn prepare(section: &Section, native: &Table) -> mlua::Result<()> {
+    native.raw_set("null", Value::NULL)?;
+    native.raw_set("has_ui", section.environment.ui.is_some())
 }
 
-/// Installs every host global of a section VM.
+/// Installs the data of a section VM.
 pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Result<()> {
     let globals = lua.globals();
     let Base { native, hidden, behind } = base;
-    let installer = Installer { lua, section, native: &native };
-
-    let messages = lua.create_userdata(Messages(Arc::clone(section)))?;
-    hidden.raw_set("messages", messages)?;
-    let compactors = compactors(&installer)?;
-    globals.raw_set("compactors", &compactors)?;
-    let handle_methods = lua.create_table()?;
-    globals.raw_set("models", models(&installer, &handle_methods)?)?;
-
+    hidden.raw_set("messages", lua.create_userdata(Messages(Arc::clone(section)))?)?;
     let var_data = match from_json(lua, section, &section.params.var, Nulls::Keep)? {
         Value::Table(table) => table,
         _ => lua.create_table()?,
     };
     let var: Table = native.raw_get::<Function>("guard_var")?.call(&var_data)?;
     globals.raw_set("var", &var)?;
-    let call_counts = lua.create_table()?;
     let fields = lua.create_table_with_capacity(0, section.params.sys.len())?;
     for (name, value) in &section.params.sys {
         fields.raw_set(*name, from_json(lua, section, value, Nulls::Nil)?)?;
     }
-    globals.raw_set("tools", tools(&installer, &call_counts)?)?;
-    globals.raw_set("packs", packs(&installer)?)?;
     globals.raw_set("sys", native.raw_get::<Function>("seal_sys")?.call::<Table>(&fields)?)?;
     globals.raw_set("args", section.params.args.as_str())?;
     arguments(lua, section, &native, &globals, &hidden)?;
-
-    globals.raw_set("log", installer.function(|_, section, arguments| host_calls::log(section, arguments))?)?;
-    globals.raw_set(
-        "untrusted",
-        installer.function(|lua, section, arguments| host_calls::untrusted(lua, section, arguments))?,
-    )?;
-    if section.environment.ui.is_some() {
-        globals.raw_set("ui", installer.function(|lua, section, _| host_calls::ui(lua, section))?)?;
-    }
-    globals.raw_set(
-        "jump",
-        installer.function(|_, section, arguments| Err::<(), _>(host_calls::jump(section, arguments)))?,
-    )?;
-    globals.raw_set(
-        "list_from_section",
-        installer.function(|lua, section, arguments| host_calls::list_from_section(lua, section, arguments))?,
-    )?;
-    let begin = installer.function(|lua, section, arguments| host_calls::begin_call(lua, section, arguments))?;
-    globals.raw_set("call", installer.shim("suspending", begin)?)?;
-    let begin = installer.function(|_, section, arguments| host_calls::begin_user_input(section, arguments))?;
-    globals.raw_set("user_input", installer.shim("suspending", begin)?)?;
-    globals.raw_set("json", json(&installer)?)?;
-    globals.raw_set("require", require(&installer)?)?;
-
-    let anchors =
-        Anchors { compactors, handle_methods, behind, hidden, var, var_data, sys_fields: fields, call_counts };
+    let anchors = Anchors {
+        compactors: native.raw_get("compactors")?,
+        handle_methods: native.raw_get("handle_methods")?,
+        list_methods: native.raw_get("list_methods")?,
+        behind,
+        hidden,
+        var,
+        var_data,
+        sys_fields: fields,
+        call_counts: native.raw_get("call_counts")?,
+    };
     let _ = section.anchors.set(anchors);
     Ok(())
 }
@@ -113,98 +140,6 @@ fn arguments(lua: &Lua, section: &Arc<Section>, native: &Table, globals: &Table,
     hidden.raw_set("argv", value)
 }
 
-fn compactors(installer: &Installer<'_>) -> mlua::Result<Table> {
-    let table = installer.lua.create_table()?;
-    table
-        .raw_set("fail", installer.lua.create_function(|_, reason: Value| Err::<(), _>(compaction::fail(&reason)))?)?;
-    table.raw_set("clear", installer.function(|_, section, _| compaction::clear(section))?)?;
-    Ok(table)
-}
-
-fn models(installer: &Installer<'_>, handle_methods: &Table) -> mlua::Result<Table> {
-    let table = installer.lua.create_table()?;
-    table
-        .raw_set("use", installer.function(|lua, section, arguments| model_calls::select(lua, section, arguments))?)?;
-    table.raw_set(
-        "default",
-        installer.function(|lua, section, arguments| model_calls::set_default(lua, section, arguments))?,
-    )?;
-    table.raw_set("get", installer.function(|lua, section, arguments| model_calls::get(lua, section, arguments))?)?;
-    let begin = installer.function(|_, section, arguments| model_calls::begin_infer(section, arguments))?;
-    table.raw_set("infer", installer.shim("suspending", begin)?)?;
-    let begin = installer.function(|_, section, arguments| model_calls::begin_handle_infer(section, arguments))?;
-    handle_methods.raw_set("infer", installer.shim("suspending", begin)?)?;
-    let begin = installer.function(|_, section, arguments| model_calls::begin_loop(section, arguments))?;
-    table.raw_set("loop", installer.shim("looping", begin)?)?;
-    let begin = installer.function(|_, section, arguments| model_calls::begin_handle_loop(section, arguments))?;
-    handle_methods.raw_set("loop", installer.shim("looping", begin)?)?;
-    let begin = installer.function(|_, section, arguments| compaction::begin(section, arguments))?;
-    let section = Arc::clone(installer.section);
-    let finish = installer.lua.create_function(move |lua, (returned, raised): (bool, Value)| {
-        compaction::finish(lua, &section, returned, raised)
-    })?;
-    table.raw_set("compact", installer.shim("compacting", (begin, finish))?)?;
-    Ok(table)
-}
-
-fn tools(installer: &Installer<'_>, counts: &Table) -> mlua::Result<Table> {
-    let table = installer.lua.create_table()?;
-    table.raw_set("offer", installer.function(|_, section, arguments| tool_calls::offer(section, arguments))?)?;
-    table.raw_set(
-        "offer_local",
-        installer.function(|_, section, arguments| tool_calls::offer_local(section, arguments))?,
-    )?;
-    let begin = installer.function(|lua, section, arguments| tool_calls::begin_call(lua, section, arguments))?;
-    table.raw_set("call", installer.shim("calling", begin)?)?;
-    installer.native.raw_set("has_counts", installer.function(|_, section, _| Ok(tool_calls::has_counts(section)))?)?;
-    installer.native.raw_set(
-        "refuse_count",
-        installer.function(|_, section, arguments| {
-            let key = arguments.front().cloned().unwrap_or(Value::Nil);
-            Err::<(), _>(tool_calls::refuse_count(section, &key))
-        })?,
-    )?;
-    installer.native.raw_set(
-        "refuse_counting",
-        installer.lua.create_function(|_, ()| Err::<(), _>(refuse("tools.calls is read-only")))?,
-    )?;
-    installer.native.raw_get::<Function>("counted")?.call((table, counts))
-}
-
-fn packs(installer: &Installer<'_>) -> mlua::Result<Table> {
-    let table = installer.lua.create_table()?;
-    table.raw_set("offer", installer.function(|_, section, arguments| tool_calls::offer_pack(section, arguments))?)?;
-    Ok(table)
-}
-
-fn json(installer: &Installer<'_>) -> mlua::Result<Table> {
-    let table = installer.lua.create_table()?;
-    table.raw_set(
-        "encode",
-        installer.function(|lua, section, arguments| host_calls::encode(lua, section, arguments))?,
-    )?;
-    table.raw_set(
-        "decode",
-        installer.function(|lua, section, arguments| host_calls::decode(lua, section, arguments))?,
-    )?;
-    table
-        .raw_set("array", installer.function(|lua, section, arguments| host_calls::array(lua, section, arguments))?)?;
-    table.raw_set("null", Value::NULL)?;
-    Ok(table)
-}
-
-fn require(installer: &Installer<'_>) -> mlua::Result<Function> {
-    let begin = installer.function(|_, section, arguments| library::begin(section, arguments))?;
-    let compile = installer.lua.create_function(|lua, (name, source): (LuaString, LuaString)| {
-        library::compile(lua, &name.to_string_lossy(), &source.as_bytes())
-    })?;
-    let section = Arc::clone(installer.section);
-    let finish = installer.lua.create_function(move |lua, (name, returned, result): (String, bool, Value)| {
-        library::finish(lua, &section, name, returned, result)
-    })?;
-    installer.shim("requiring", (begin, compile, finish))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -213,6 +148,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;
+    use crate::budget::Budget;
     use crate::error_value::ErrorValues;
     use crate::models::Models;
     use crate::names::{BASE, LIBRARIES, MATH, STRING, TABLE};
@@ -266,6 +202,7 @@ mod tests {
             packs: Packs::default(),
             turns: AtomicU64::new(0),
             cancel: CancelFlag::default(),
+            budget: Budget::default(),
             nonce: String::new(),
             seed: 0,
             memory_bytes: 64 << 20,

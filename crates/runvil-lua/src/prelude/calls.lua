@@ -4,19 +4,49 @@
 -- Rust or C frame, and both suspending calls and the end of a cancelled run are yields. `native` holds the Rust
 -- functions. Every library function is taken from `native.raw`, so an author who rebinds a global or changes the string
 -- metatable changes nothing here.
+--
+-- Parts that few blocks need give a table of functions and run when one of them is first called.
 
 local native = ...
 
-local raw = {}
-for name, value in next, _G do raw[name] = value end
-for _, library in next, { 'string', 'table', 'math' } do
-  raw[library] = {}
-  for name, value in next, _G[library] do raw[library][name] = value end
-end
+local raw = {
+  error = error,
+  getmetatable = getmetatable,
+  next = next,
+  rawequal = rawequal,
+  rawget = rawget,
+  rawlen = rawlen,
+  rawset = rawset,
+  select = select,
+  setmetatable = setmetatable,
+  tonumber = tonumber,
+  tostring = tostring,
+  type = type,
+  valid_utf8 = utf8.len,
+  math_type = math.type,
+  to_integer = math.tointeger,
+  string = {
+    find = string.find,
+    format = string.format,
+    lower = string.lower,
+    match = string.match,
+    rep = string.rep,
+    reverse = string.reverse,
+    upper = string.upper,
+  },
+  table = {
+    concat = table.concat,
+    insert = table.insert,
+    move = table.move,
+    remove = table.remove,
+    sort = table.sort,
+    unpack = table.unpack,
+  },
+}
 native.raw = raw
 
 local yield = coroutine.yield
-local pcall, xpcall, error, select, type = pcall, xpcall, error, select, type
+local pcall, xpcall, error, next, select, type = pcall, xpcall, error, next, select, type
 local globals = _G
 
 -- Suspending ------------------------------------------------------------------------------------------------------
@@ -29,10 +59,26 @@ end
 -- Yields to the Engine, which has the request already; gives back its answer, or raises its failure unchanged.
 local function wait() return answered(yield()) end
 
+-- Gives what a host call gave. A call that would take long does nothing while the step is limited: it is made again
+-- once the block was paused.
+local unfinished = native.unfinished
+local function finish(call, ...)
+  if (...) ~= unfinished then return ... end
+  yield()
+  return call(native.retry())
+end
+native.finish = finish
+
+-- The functions below take the names of Rust functions, which are made when they are first looked up.
+
+function native.host(name)
+  return function(...) return finish(native[name], native[name](...)) end
+end
+
 -- A suspending call: `begin` checks the arguments and records the request.
 function native.suspending(begin)
   return function(...)
-    begin(...)
+    finish(native[begin], native[begin](...))
     return wait()
   end
 end
@@ -41,7 +87,7 @@ end
 -- which run here so that they can suspend in their turn.
 function native.looping(begin)
   return function(...)
-    local compactor = begin(...)
+    local compactor = finish(native[begin], native[begin](...))
     while true do
       local work, subject, arguments = wait()
       if work == nil then return nil end
@@ -56,33 +102,33 @@ function native.looping(begin)
   end
 end
 
-function native.compacting(begin, finish)
+function native.compacting(begin, settle)
   return function(...)
-    local compactor, reason = begin(...)
-    local kept, value = finish(pcall(compactor, reason))
+    local compactor, reason = finish(native[begin], native[begin](...))
+    local kept, value = native[settle](pcall(compactor, reason))
     if not kept then error(value, 0) end
     return nil
   end
 end
 
 -- `tools.call`: the Engine calls a pack's tool; the handler of a local one runs here.
-function native.calling(begin)
+function native.calling(begin, settle)
   return function(...)
-    local handler, arguments, name, turn = begin(...)
+    local handler, arguments, name, turn = finish(native[begin], native[begin](...))
     if handler == nil then return wait() end
-    local returned, value = native.called(name, turn, pcall(handler, arguments))
+    local returned, value = native[settle](name, turn, pcall(handler, arguments))
     if returned then return value end
     error(value, 0)
   end
 end
 
 -- `require`: the first call of a name in a section VM loads and runs the library, later ones read its result.
-function native.requiring(begin, compile, finish)
+function native.requiring(begin, compile, settle)
   return function(...)
-    local name, loaded, value = begin(...)
+    local name, loaded, value = finish(native[begin], native[begin](...))
     if loaded then return value end
-    local ok, result = finish(name, pcall(function()
-      local library = compile(name, wait())
+    local ok, result = native[settle](name, pcall(function()
+      local library = native[compile](name, wait())
       return library(name)
     end))
     if ok then return result end
@@ -148,3 +194,18 @@ function globals.xpcall(callable, handler, ...)
   end
   return handled(handler, pcall(callable, ...))
 end
+
+-- Functions of a part that runs on demand. The calls are tail calls: the caller's place is one level up, as if the
+-- function had been called itself.
+local function on_demand(library, part, names)
+  for _, name in next, names do
+    library[name] = function(...) return native[part][name](...) end
+  end
+end
+
+on_demand(globals, 'tables', { 'ipairs', 'next', 'pairs' })
+on_demand(globals.table, 'tables', { 'concat', 'insert', 'move', 'remove', 'sort', 'unpack' })
+on_demand(globals.string, 'strings', { 'format', 'gmatch', 'gsub', 'lower', 'rep', 'reverse', 'upper' })
+-- Lua's own functions would call the other operand's metamethod from a C frame.
+on_demand(getmetatable(''), 'strings', { '__add', '__sub', '__mul', '__mod', '__pow', '__div', '__idiv', '__unm' })
+globals.string.find, globals.string.match = native.host('find'), native.host('match')

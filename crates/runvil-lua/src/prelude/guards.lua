@@ -6,9 +6,8 @@ local raw = native.raw
 local error, next, rawequal, rawget, rawset, type =
   raw.error, raw.next, raw.rawequal, raw.rawget, raw.rawset, raw.type
 local getmetatable, setmetatable = raw.getmetatable, raw.setmetatable
-local to_text = native.to_text
+local finish, to_text = native.finish, native.to_text
 local globals = _G
-local ordered_pairs = globals.pairs
 
 -- Metatables ------------------------------------------------------------------------------------------------------
 
@@ -18,7 +17,7 @@ local author_meta
 local globals_meta = {}
 setmetatable(hidden, {
   __index = function(_, key)
-    if key == 'prose' then return native.prose() end
+    if key == 'prose' then return (finish(native.prose, native.prose())) end
   end,
 })
 
@@ -123,7 +122,8 @@ local function guard(data, path, level, protection, write)
 end
 
 local function write_var(data, path, level, key, value)
-  rawset(data, key, native.checked_data(data, path, level, key, value))
+  local checked = native.checked_data
+  rawset(data, key, (finish(checked, checked(data, path, level, key, value))))
 end
 
 local function write_argv(_, _, _, key) native.refuse_argv_field(key) end
@@ -133,19 +133,23 @@ function native.guard_argv(data) return guard(data, 'argv', 0, 'argv is frozen',
 
 -- `tools`: an ordinary table but for `calls`, which is there once the section has called a tool.
 function native.counted(tools, counts)
-  local calls = setmetatable({}, {
-    __index = function(_, key)
-      local count = rawget(counts, key)
-      if count == nil then native.refuse_count(key) end
-      return count
-    end,
-    __newindex = function() native.refuse_counting() end,
-    __pairs = function() return ordered_pairs(counts) end,
-    __metatable = 'tools.calls is read-only',
-  })
+  local calls
+  local function counters()
+    calls = calls or setmetatable({}, {
+      __index = function(_, key)
+        local count = rawget(counts, key)
+        if count == nil then native.refuse_count(key) end
+        return count
+      end,
+      __newindex = function() native.refuse_counting() end,
+      __pairs = function() return native.tables.pairs(counts) end,
+      __metatable = 'tools.calls is read-only',
+    })
+    return calls
+  end
   return setmetatable(tools, {
     __index = function(_, key)
-      if key == 'calls' and native.has_counts() then return calls end
+      if key == 'calls' and native.has_counts() then return counters() end
     end,
     __newindex = function(_, key, value)
       if key == 'calls' then native.refuse_counting() end

@@ -6,14 +6,14 @@ local raw = native.raw
 local error, next, rawequal, rawget, rawlen, select, tostring, type =
   raw.error, raw.next, raw.rawequal, raw.rawget, raw.rawlen, raw.select, raw.tostring, raw.type
 local getmetatable = raw.getmetatable
-local huge, max_integer = raw.math.huge, raw.math.maxinteger
-local math_type, to_integer = raw.math.type, raw.math.tointeger
+local huge, max_integer = 1 / 0, (1 << 63) - 1
+local math_type, to_integer = raw.math_type, raw.to_integer
 local sort = raw.table.sort
 -- Called by their names, which the messages of bad arguments show.
 local library = raw.table
-local valid_utf8 = raw.utf8.len
+local valid_utf8 = raw.valid_utf8
 local to_text = native.to_text
-local globals = _G
+local table = {}
 
 -- Walking ---------------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ end
 
 local function no_pairs() return nil, nil end
 
-function globals.pairs(t)
+function table.pairs(t)
   local kind = type(t)
   if kind ~= 'table' then
     if kind == 'userdata' then
@@ -118,7 +118,7 @@ local function first_from(t, size, keys, count, at, key_at)
   return nil, nil
 end
 
-function globals.next(t, key)
+function table.next(t, key)
   if type(t) ~= 'table' then
     error("bad argument #1 to 'next' (table expected, got " .. type(t) .. ')', 2)
   end
@@ -142,7 +142,7 @@ local function ipairs_step(t, position)
   if value ~= nil then return position, value end
 end
 
-function globals.ipairs(...)
+function table.ipairs(...)
   local t = ...
   if t == nil then
     local got = select('#', ...) == 0 and 'no value' or 'nil'
@@ -176,7 +176,7 @@ local function integer(value, at, what, level)
   error('bad argument #' .. at .. " to '" .. what .. "' (" .. expected .. ')', level + 1)
 end
 
-function globals.table.concat(list, separator, first, last)
+function table.concat(list, separator, first, last)
   if type(list) ~= 'table' then
     error("bad argument #1 to 'concat' (table expected, got " .. type(list) .. ')', 2)
   end
@@ -201,7 +201,7 @@ end
 -- The most elements a C function moves in one go; more would keep a cancelled run waiting.
 local at_once = 1 << 16
 
-function globals.table.insert(t, ...)
+function table.insert(t, ...)
   if is_plain(t) then
     if type(t) == 'table' and rawlen(t) > at_once then native.stop_if_cancelled() end
     return library.insert(t, ...)
@@ -221,7 +221,7 @@ function globals.table.insert(t, ...)
   end
 end
 
-function globals.table.remove(t, ...)
+function table.remove(t, ...)
   if is_plain(t) then
     if type(t) == 'table' and rawlen(t) > at_once then native.stop_if_cancelled() end
     return library.remove(t, ...)
@@ -241,7 +241,7 @@ function globals.table.remove(t, ...)
   return value
 end
 
-function globals.table.move(source, first, last, to, ...)
+function table.move(source, first, last, to, ...)
   local target = ...
   if target == nil then target = source end
   if type(source) ~= 'table' or type(target) ~= 'table' then return library.move(source, first, last, to, ...) end
@@ -266,7 +266,7 @@ end
 -- Far more than a stack holds.
 local too_many = 1 << 24
 
-function globals.table.unpack(t, first, last)
+function table.unpack(t, first, last)
   if is_plain(t) then return library.unpack(t, first, last) end
   first = first == nil and 1 or integer(first, 2, 'unpack', 2)
   last = last == nil and length_of(t, 2) or integer(last, 3, 'unpack', 2)
@@ -331,7 +331,7 @@ local function quicksort(t, low, high, less, turn)
   end
 end
 
-function globals.table.sort(t, less)
+function table.sort(t, less)
   if type(t) ~= 'table' then
     if type(t) ~= 'userdata' then
       error("bad argument #1 to 'sort' (table expected, got " .. type(t) .. ')', 2)
@@ -346,3 +346,5 @@ function globals.table.sort(t, less)
   if size > 0x7fffffff then error("bad argument #1 to 'sort' (array too big)", 2) end
   if quicksort(t, 1, size, less or by_value, 0) then error('invalid order function for sorting', 2) end
 end
+
+return table

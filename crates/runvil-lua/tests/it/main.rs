@@ -6,5 +6,6 @@ mod cancel;
 mod determinism;
 mod environment;
 mod limits;
+mod pause;
 mod round_trip;
 mod sandbox;

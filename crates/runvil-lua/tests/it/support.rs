@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use runvil_lua::budget::Budget;
 use runvil_lua::envelope;
 use runvil_lua::models::Models;
 use runvil_lua::packs::Packs;
@@ -27,6 +28,7 @@ pub(crate) fn environment(memory_bytes: usize, cancel: CancelFlag) -> Arc<Enviro
         packs: Packs::default(),
         turns: AtomicU64::new(0),
         cancel,
+        budget: Budget::default(),
         nonce: envelope::nonce(1),
         seed: 1,
         memory_bytes,
@@ -60,6 +62,7 @@ pub(crate) fn block(vm: &mut SectionVm, source: &str, prose: &str) -> BlockEnd {
     match vm.start(&program, prose) {
         Turn::Ended(end) => end,
         Turn::Waiting(request) => panic!("waits for {request:?}"),
+        Turn::Paused => panic!("paused without a limit"),
     }
 }
 

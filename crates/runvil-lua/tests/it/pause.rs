@@ -1,0 +1,111 @@
+//! Blocks that are paused when the budget of their step is used up.
+
+use std::sync::Arc;
+
+use runvil_lua::budget::Budget;
+use runvil_lua::program::Compiler;
+use runvil_lua::request::{Answer, Request};
+use runvil_lua::section::{CancelFlag, Environment};
+use runvil_lua::tools::Report;
+use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
+use serde_json::json;
+
+use crate::support::{MEMORY, environment, params, run};
+
+/// Starts a block in a step that may do this much work.
+fn start(source: &str, work: u64) -> (SectionVm, Budget, Turn) {
+    let environment: Arc<Environment> = environment(MEMORY, CancelFlag::default());
+    let budget = environment.budget.clone();
+    let mut vm = SectionVm::new(environment, params(json!({}))).unwrap();
+    let program = Compiler::new().compile(source, "section `Only` prologue", 11).unwrap();
+    budget.limit(work);
+    let turn = vm.start(&program, "");
+    (vm, budget, turn)
+}
+
+/// The result of a block whose every step does next to nothing.
+fn in_pieces(source: &str) -> (usize, String) {
+    let (mut vm, budget, mut turn) = start(source, 1);
+    let mut pauses = 0;
+    loop {
+        match turn {
+            Turn::Paused => {
+                pauses += 1;
+                budget.limit(1);
+                turn = vm.go_on();
+            }
+            Turn::Ended(BlockEnd::Returned(text)) => return (pauses, text.unwrap_or_default()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_long_host_call_is_given_up_and_made_again() {
+    let calls = [
+        "(('x'):rep(60)):find(('x*'):rep(3) .. 'y')",
+        "(('x'):rep(60)):match(('x*'):rep(3) .. 'y')",
+        "(('x'):rep(60)):gsub(('x*'):rep(3) .. 'y', '')",
+        "(('x'):rep(60)):gsub(('x*'):rep(3) .. 'y', function() end)",
+        "(('x'):rep(60)):gmatch(('x*'):rep(3) .. 'y')()",
+        "json.encode(deep)",
+        "json.decode('[' .. ('1,'):rep(20000) .. '1]')",
+        "pcall(messages.user, messages, 'hi', deep)",
+        "pcall(messages.append, messages, { role = 'user', content = 'hi', meta = deep })",
+        "pcall(function() var.deep = deep end)",
+    ];
+    for call in calls {
+        let source = format!(
+            "local deep = {{}} for _ = 1, 12 do deep = {{ a = deep, b = deep }} end log('before') local result = {call} \
+             log('after') return #messages .. tostring(result):sub(1, 20)"
+        );
+        let (mut vm, budget, turn) = start(&source, 10_000);
+        assert!(matches!(turn, Turn::Paused), "{call}: {turn:?}");
+        assert_eq!(vm.take_reports(), [Report::Logged("before".to_owned())], "{call}");
+        budget.lift();
+        let mut turn = turn;
+        while matches!(turn, Turn::Paused) {
+            turn = vm.go_on();
+        }
+        let Turn::Ended(BlockEnd::Returned(Some(text))) = turn else { panic!("{call}: {turn:?}") };
+        assert_eq!(vm.take_reports(), [Report::Logged("after".to_owned())], "{call}");
+        let (pauses, pieced) = in_pieces(&source);
+        assert!(pauses > 1, "{call}");
+        assert_eq!(pieced, text, "{call}");
+    }
+}
+
+#[test]
+fn a_block_in_pieces_gives_what_it_gives_in_one() {
+    let source = "local out = {} local guard = setmetatable({}, { __index = function(_, key) local n = 0 for i = 1, 200 do \
+                  n = n + i end return key .. n end }) for key, value in pairs({ b = 1, a = 2, 3 }) do out[#out + 1] = \
+                  guard[tostring(key)] .. value end local ok, err = pcall(function() for i = 1, 500 do if i == 400 then \
+                  error('raised', 0) end end end) out[#out + 1] = tostring(ok) .. tostring(err) table.sort(out, \
+                  function(left, right) for _ = 1, 50 do end return left < right end) var.out = out return \
+                  table.concat(out, ' ')";
+    let (pauses, text) = in_pieces(source);
+    assert!(pauses > 10, "{pauses}");
+    assert_eq!(text, run(source));
+}
+
+#[test]
+fn an_answer_reaches_the_call_that_waits_for_it() {
+    // The hook comes by between the recording of the request and the yield, too.
+    for padding in 0..100 {
+        let source = format!("local n = 0 {} return user_input() .. n", "n = n + 1 ".repeat(padding));
+        let (mut vm, budget, mut turn) = start(&source, 1);
+        while matches!(turn, Turn::Paused) {
+            budget.limit(1);
+            turn = vm.go_on();
+        }
+        assert!(matches!(turn, Turn::Waiting(Request::UserInput)), "{turn:?}");
+        budget.limit(1);
+        turn = vm.resume(Answer::Input { text: "yes".to_owned(), available: true });
+        while matches!(turn, Turn::Paused) {
+            budget.limit(1);
+            turn = vm.go_on();
+        }
+        let Turn::Ended(BlockEnd::Returned(Some(text))) = turn else { panic!("{turn:?}") };
+        assert_eq!(text, format!("yes{padding}"));
+    }
+}
