@@ -167,7 +167,7 @@ fn write_calls(draft: &mut Draft, out: &mut String, calls: Option<&Value>, posit
         match call.get("arguments") {
             None => draft.call(out, id.into(), name.into(), "{}".into()),
             Some(arguments @ Value::Object(_)) => {
-                draft.call(out, id.into(), name.into(), compact(arguments).as_str().into())
+                draft.call(out, id.into(), name.into(), compact(arguments).as_str().into());
             }
             Some(_) => return Err(refused(Code::CallArgumentsNotTable)),
         }
