@@ -251,6 +251,17 @@ def test_lent_bodies_stay_what_they_were() -> None:
     assert bytes(last) == expected
 
 
+def test_the_memory_of_a_body_serves_the_next_conversation() -> None:
+    for size in (3_000_000, 2_000_000, 1_500_000, 10, 4_000_000, 2_500_000):
+        conv = runvil.Conversation().user("x" * size).assistant(f"{size}")
+        with conv.compose().body_view(model="m") as lent:
+            assert bytes(lent) == conv.compose().body(model="m")
+            other = runvil.Conversation().user("y" * size)
+            with other.compose().body_view(model="n") as second:
+                assert bytes(second) == other.compose().body(model="n")
+            assert bytes(lent) == conv.compose().body(model="m")
+
+
 ESTIMATES = [
     pytest.param([u("x" * 396)], 103, id="PRE-02"),
     pytest.param([u("x" * 100_000)], 25_004, id="PRE-01"),

@@ -79,6 +79,18 @@ impl BodyBuffer {
         self.text.as_bytes()
     }
 
+    /// Bytes that the buffer has room for.
+    pub fn capacity(&self) -> usize {
+        self.text.capacity()
+    }
+
+    /// An empty buffer in the memory of this one.
+    #[must_use]
+    pub fn emptied(mut self) -> Self {
+        self.text.clear();
+        Self { text: self.text, ..Self::default() }
+    }
+
     /// Makes the buffer hold this body. Returns how many bytes were written.
     pub fn write(&mut self, body: &Body) -> usize {
         let request = &body.request;
@@ -90,6 +102,10 @@ impl BodyBuffer {
             self.text.truncate(self.last_message.1);
         } else {
             self.text.clear();
+            if self.text.capacity() < body.len() {
+                // To grow would copy what is of no use any more.
+                self.text = String::with_capacity(body.len());
+            }
             self.head.clone_from(&body.head);
             self.text.push_str(&body.head);
             self.text.push('[');

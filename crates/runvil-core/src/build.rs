@@ -29,7 +29,7 @@ impl Record {
     ) -> Self {
         let (mut draft, mut text) = begin(Role::Assistant, content);
         for (id, name, arguments) in calls {
-            draft.call(&mut text, id.into(), name.into(), &map_text(arguments));
+            draft.call(&mut text, id.into(), name.into(), map_text(arguments).as_str().into());
         }
         draft.end_calls(&mut text);
         Draft::finish(&mut text, None);

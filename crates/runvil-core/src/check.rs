@@ -165,8 +165,10 @@ fn write_calls(draft: &mut Draft, out: &mut String, calls: Option<&Value>, posit
         let id = string_field(call, "id").ok_or_else(|| refused(Code::CallIdNotString))?;
         let name = string_field(call, "name").ok_or_else(|| refused(Code::CallNameNotString))?;
         match call.get("arguments") {
-            None => draft.call(out, id.into(), name.into(), "{}"),
-            Some(arguments @ Value::Object(_)) => draft.call(out, id.into(), name.into(), &compact(arguments)),
+            None => draft.call(out, id.into(), name.into(), "{}".into()),
+            Some(arguments @ Value::Object(_)) => {
+                draft.call(out, id.into(), name.into(), compact(arguments).as_str().into());
+            }
             Some(_) => return Err(refused(Code::CallArgumentsNotTable)),
         }
     }

@@ -24,10 +24,25 @@ impl<'a> Span<'a> {
     }
 }
 
+/// A message of several records, of which some were queued.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    role: Role,
+    len: usize,
+    /// The first record with content parts.
+    first_parts: Option<usize>,
+    /// Whether the texts before that record make a part.
+    plain_part: bool,
+    /// How many records were queued.
+    done: usize,
+    /// Whether something was queued that the next text or part is separated from.
+    any: bool,
+}
+
 /// The messages of a request as JSON, with commas between them, piece by piece.
 pub(crate) struct Pieces<'a> {
     records: Peekable<Take<Iter<'a, Arc<Record>>>>,
-    run: Vec<&'a Record>,
+    run: Option<Run>,
     queue: VecDeque<Span<'a>>,
     started: bool,
     ended: bool,
@@ -38,37 +53,56 @@ impl<'a> Pieces<'a> {
     pub(crate) fn new(records: &'a Sequence<Arc<Record>>, start: usize, end: usize) -> Self {
         Self {
             records: records.iter_from(start).take(end.saturating_sub(start)).peekable(),
-            run: Vec::new(),
+            run: None,
             queue: VecDeque::new(),
             started: false,
             ended: false,
         }
     }
 
-    /// Queues one more message.
+    /// Queues one more message, or one more record of a message of several.
     fn advance(&mut self) {
-        let Some(first) = self.records.next() else {
+        let Some(record) = self.records.next() else {
             self.ended = true;
             return;
         };
-        let mut last: &Record = first;
-        self.run.clear();
-        while let Some(next) = self.records.next_if(|next| joins(last, next)) {
-            if self.run.is_empty() {
-                self.run.push(first);
-            }
-            self.run.push(next);
-            last = next;
-        }
-        if self.run.is_empty() {
-            self.message(first);
-        } else {
+        if let Some(run) = self.run.take() {
+            self.merge(record, run);
+        } else if self.records.peek().is_some_and(|next| joins(record, next)) {
+            let run = self.run_from(record);
             self.separate();
-            let run = std::mem::take(&mut self.run);
-            self.merged(&run);
-            self.run = run;
+            self.fixed(wire::opening(run.role));
+            self.fixed(if run.first_parts.is_some() { "[" } else { "\"" });
+            if run.plain_part {
+                self.fixed(wire::TEXT_PART_OPEN);
+            }
+            self.started = true;
+            self.merge(record, run);
+        } else {
+            self.message(record);
+            self.started = true;
         }
-        self.started = true;
+    }
+
+    /// The run that begins with this record; those behind it are only looked at.
+    fn run_from(&self, first: &Record) -> Run {
+        let (mut len, mut first_parts, mut any_text) = (0, None, false);
+        let mut last: Option<&Record> = None;
+        for record in std::iter::once(first).chain(self.records.clone().map(|record| &**record)) {
+            if last.is_some_and(|last| !joins(last, record)) {
+                break;
+            }
+            if record.form() == Form::Parts && first_parts.is_none() {
+                first_parts = Some(len);
+            }
+            any_text |= first_parts.is_none() && record.text_bytes() > 0;
+            last = Some(record);
+            len += 1;
+        }
+        let role = first.role();
+        // Texts that are empty may leave separators behind.
+        let plain_part = first_parts.is_some_and(|plain| any_text || (plain > 1 && !empties_vanish(role)));
+        Run { role, len, first_parts, plain_part, done: 0, any: false }
     }
 
     /// Queues the comma before every message but the first.
@@ -102,73 +136,63 @@ impl<'a> Pieces<'a> {
         self.queue.push_back(Span { text, start, end });
     }
 
-    /// Queues the message of several records.
-    fn merged(&mut self, run: &[&'a Record]) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        self.fixed(wire::opening(first.role()));
-        match run.iter().position(|record| record.form() == Form::Parts) {
-            None => {
-                self.fixed("\"");
-                self.texts(run);
-                self.fixed("\"");
+    /// Queues what the next record adds to the message of its run, and the end of the message behind the last one.
+    fn merge(&mut self, record: &'a Record, mut run: Run) {
+        if run.first_parts == Some(run.done) {
+            if run.plain_part {
+                self.fixed(wire::TEXT_PART_CLOSE);
             }
-            Some(parts) => {
-                self.fixed("[");
-                self.parts(run, parts);
-                self.fixed("]");
-            }
+            run.any = run.plain_part;
         }
-        self.slice(last, last.content_end(), last.wire().len());
+        match run.first_parts {
+            Some(first_parts) if run.done >= first_parts => self.part(record, &mut run),
+            Some(_) if !run.plain_part => {}
+            _ => self.text(record, &mut run),
+        }
+        run.done += 1;
+        if run.done < run.len {
+            self.run = Some(run);
+        } else {
+            self.fixed(if run.first_parts.is_some() { "]" } else { "\"" });
+            self.slice(record, record.content_end(), record.wire().len());
+        }
     }
 
-    /// Queues the texts of a run, joined. Returns whether there was any.
-    fn texts(&mut self, run: &[&'a Record]) -> bool {
-        let mut any = false;
-        for (index, record) in run.iter().enumerate() {
-            let (start, end) = record.inside_content();
-            if start == end && empties_vanish(record.role()) {
-                continue;
-            }
-            let joined = any || (index > 0 && !empties_vanish(record.role()));
-            if joined && let Some(separator) = separator(record.role()) {
-                self.fixed(separator);
-            }
-            self.slice(record, start, end);
-            any = true;
+    /// Queues a text of a run, joined with those before it.
+    fn text(&mut self, record: &'a Record, run: &mut Run) {
+        let (start, end) = record.inside_content();
+        if start == end && empties_vanish(run.role) {
+            return;
         }
-        any
+        let joined = run.any || (run.done > 0 && !empties_vanish(run.role));
+        if joined && let Some(separator) = separator(run.role) {
+            self.fixed(separator);
+        }
+        self.slice(record, start, end);
+        run.any = true;
     }
 
-    /// Queues the parts of a run whose record number `first_parts` is the first one with parts.
-    fn parts(&mut self, run: &[&'a Record], first_parts: usize) {
-        let (plain, mixed) = run.split_at(first_parts);
-        let mut any = plain.iter().any(|record| record.text_bytes() > 0) || separated_empties(plain);
-        if any {
+    /// Queues the parts of a record of a run in parts.
+    fn part(&mut self, record: &'a Record, run: &mut Run) {
+        if run.done > 0
+            && let Some(separator) = separator(run.role)
+        {
+            self.comma(&mut run.any);
             self.fixed(wire::TEXT_PART_OPEN);
-            self.texts(plain);
+            self.fixed(separator);
             self.fixed(wire::TEXT_PART_CLOSE);
         }
-        for (index, record) in mixed.iter().enumerate() {
-            if first_parts + index > 0
-                && let Some(separator) = separator(record.role())
-            {
-                self.comma(&mut any);
-                self.fixed(wire::TEXT_PART_OPEN);
-                self.fixed(separator);
-                self.fixed(wire::TEXT_PART_CLOSE);
-            }
-            let (start, end) = record.inside_content();
-            if start == end {
-                continue;
-            }
-            self.comma(&mut any);
-            if record.form() == Form::Parts {
-                self.slice(record, start, end);
-            } else {
-                self.fixed(wire::TEXT_PART_OPEN);
-                self.slice(record, start, end);
-                self.fixed(wire::TEXT_PART_CLOSE);
-            }
+        let (start, end) = record.inside_content();
+        if start == end {
+            return;
+        }
+        self.comma(&mut run.any);
+        if record.form() == Form::Parts {
+            self.slice(record, start, end);
+        } else {
+            self.fixed(wire::TEXT_PART_OPEN);
+            self.slice(record, start, end);
+            self.fixed(wire::TEXT_PART_CLOSE);
         }
     }
 
@@ -178,11 +202,6 @@ impl<'a> Pieces<'a> {
         }
         *any = true;
     }
-}
-
-/// Whether empty texts leave separators behind.
-fn separated_empties(run: &[&Record]) -> bool {
-    run.len() > 1 && run.first().is_some_and(|record| record.role() == Role::System)
 }
 
 impl<'a> Iterator for Pieces<'a> {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::json::parse::RawString;
-use crate::json::string::push_escaped;
+use crate::json::string::{find_special, push_escaped};
 use crate::role::Role;
 
 pub(crate) const CALLS_KEY: &str = ",\"tool_calls\":";
@@ -174,7 +174,7 @@ impl Draft {
 
     /// Writes one more tool call in its serialized form, the call as it is sent, which is what it counts in the
     /// estimate. `arguments` is canonical JSON text of an object.
-    pub(crate) fn call(&mut self, out: &mut String, id: Said<'_>, name: Said<'_>, arguments: &str) {
+    pub(crate) fn call(&mut self, out: &mut String, id: Said<'_>, name: Said<'_>, arguments: Said<'_>) {
         if self.call_count == 0 {
             out.push_str(CALLS_KEY);
             out.push('[');
@@ -187,7 +187,7 @@ impl Draft {
         out.push_str(CALL_NAME);
         name.push(out);
         out.push_str(CALL_ARGUMENTS);
-        push_escaped(out, arguments);
+        arguments.push(out);
         out.push_str(CALL_CLOSE);
     }
 
@@ -261,11 +261,12 @@ fn split_string(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let mut at = 0;
     loop {
-        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes[at] == b'"' {
-            return Some(text.split_at(at));
+        at = find_special(bytes, at)?;
+        match bytes[at] {
+            b'"' => return Some(text.split_at(at)),
+            b'\\' => at += 2,
+            _ => at += 1,
         }
-        at += 2;
     }
 }
 

@@ -92,7 +92,7 @@ impl RecordWriter {
     pub fn call(&mut self, id: &str, name: &str, arguments: &str) {
         self.close_parts();
         self.piece(&[Stage::Content, Stage::Calls], |draft, out| {
-            draft.call(out, id.into(), name.into(), arguments);
+            draft.call(out, id.into(), name.into(), arguments.into());
             Stage::Calls
         });
     }

@@ -4,7 +4,7 @@ use super::compact::push_compact;
 use super::parse::{Cursor, Fault, RawString};
 use crate::error::{Code, ListError, META_LIMIT};
 use crate::role::Role;
-use crate::wire::{CALL_ID_KEY, Draft, opening};
+use crate::wire::{CALL_ID_KEY, Draft, Said, opening};
 
 /// Why a message could not be read.
 #[derive(Debug)]
@@ -366,18 +366,18 @@ impl<'a> MessageReader<'a> {
         let target = if chat_form { call.function.unwrap_or_default() } else { call.own };
         let name = target.name.ok_or_else(|| refused(Code::CallNameNotString))?;
         let arguments = match target.arguments.unless_null(chat_form) {
-            Slot::Absent => "{}",
-            Slot::Object(start, end) => &self.arguments[start..end],
+            Slot::Absent => Said::Plain("{}"),
+            Slot::Object(start, end) => Said::Plain(&self.arguments[start..end]),
             Slot::Text(raw) if chat_form => {
                 self.decoded.clear();
-                decode_arguments(raw, &mut self.decoded).map_err(|limit| match limit {
+                let canonical = decode_arguments(raw, &mut self.decoded).map_err(|limit| match limit {
                     Some(reason) => {
                         let reason = format!("tool_calls[{}] arguments: {reason}", index + 1);
                         ListError::not_json_record(position, reason)
                     }
                     None => refused(Code::CallArgumentsNotTable),
                 })?;
-                &self.decoded
+                if canonical { Said::Raw(raw) } else { Said::Plain(&self.decoded) }
             }
             _ => return Err(refused(Code::CallArgumentsNotTable)),
         };
@@ -386,14 +386,14 @@ impl<'a> MessageReader<'a> {
     }
 }
 
-/// Writes the object that the text holds. The error is the limit the text exceeds, if it is JSON all the same.
-fn decode_arguments(raw: RawString<'_>, out: &mut String) -> Result<(), Option<&'static str>> {
+/// Writes the object that the text holds. Returns whether the text is canonical already. The error is the limit the text exceeds, if it is JSON all the same.
+fn decode_arguments(raw: RawString<'_>, out: &mut String) -> Result<bool, Option<&'static str>> {
     let text = raw.decoded();
     let mut cursor = Cursor::new(&text);
     let object = cursor.peek() == Some(b'{');
     // An array of calls and a call are the two levels around it.
     match push_compact(&mut cursor, 2, out).and_then(|()| cursor.end()) {
-        Ok(()) if object => Ok(()),
+        Ok(()) if object => Ok(*out == *text),
         Err(fault) if fault.limit => Err(Some(fault.reason)),
         _ => Err(None),
     }

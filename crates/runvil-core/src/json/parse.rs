@@ -106,6 +106,13 @@ impl<'a> Cursor<'a> {
         found
     }
 
+    /// Steps over this byte if it comes next at once.
+    pub(crate) fn eat_byte(&mut self, byte: u8) -> bool {
+        let found = self.byte() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
     /// Steps over exactly this text if it comes next.
     pub(crate) fn eat_text(&mut self, text: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
@@ -308,7 +315,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn open(&mut self, depth: usize) -> Result<(), Fault> {
+    /// Steps into an array or object, whose bracket or brace comes next.
+    pub(crate) fn open(&mut self, depth: usize) -> Result<(), Fault> {
         if depth >= MAX_DEPTH {
             return Err(self.limit(TOO_DEEP));
         }
