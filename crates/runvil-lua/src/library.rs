@@ -22,8 +22,16 @@ fn is_library_name(name: &str) -> bool {
     })
 }
 
-/// Checks the name; gives it with the cached result, or asks for the source.
-pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(String, bool, Value)> {
+/// The source of a library that comes with the language.
+fn shipped(name: &str) -> Option<&'static str> {
+    match name {
+        "runvil/compactors" | "runvil.compactors" => Some(include_str!("libraries/compactors.lua")),
+        _ => None,
+    }
+}
+
+/// Checks the name; gives it with the cached result, or with the source of a shipped library, or asks for the source.
+pub(crate) fn begin(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<(String, bool, Value)> {
     let name = match arguments.front() {
         Some(Value::String(name)) => name.to_string_lossy(),
         other => {
@@ -46,6 +54,9 @@ pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(
         None => {
             libraries.0.insert(name.clone(), None);
             drop(libraries);
+            if let Some(source) = shipped(&name) {
+                return Ok((name, false, Value::String(lua.create_string(source)?)));
+            }
             section.ask(Request::Library { name: name.clone() });
             Ok((name, false, Value::Nil))
         }

@@ -51,7 +51,7 @@ pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::
         b"models.use" => {
             attempted(lua, section, |lua, section, arguments| model_calls::select(lua, section, arguments))
         }
-        b"require" => attempted(lua, section, |_, section, arguments| library::begin(section, arguments)),
+        b"require" => attempted(lua, section, |lua, section, arguments| library::begin(lua, section, arguments)),
         b"require_compile" => bound(lua, section, |lua, _, (name, source): (LuaString, LuaString)| {
             library::compile(lua, &name.to_string_lossy(), &source.as_bytes())
         }),

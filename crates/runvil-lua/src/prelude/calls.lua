@@ -128,7 +128,7 @@ function native.requiring(begin, compile, settle)
     local name, loaded, value = finish(native[begin], native[begin](...))
     if loaded then return value end
     local ok, result = native[settle](name, pcall(function()
-      local library = native[compile](name, wait())
+      local library = native[compile](name, value or wait())
       return library(name)
     end))
     if ok then return result end
