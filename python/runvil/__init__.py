@@ -7,7 +7,7 @@ model = runvil.Model("qwen3-8b", context=32768, broker=runvil.HttpBroker("http:/
 print(runvil.run(prompt, models=model).text)
 """
 
-from runvil import compactors
+from runvil import compactors, estimators
 from runvil._native import Change, ComposedRequest, Event, Precheck, Record, __version__, classify
 from runvil.broker import Broker, Request
 from runvil.conversation import Conversation
@@ -68,6 +68,7 @@ __all__ = [
     "__version__",
     "classify",
     "compactors",
+    "estimators",
     "run",
     "run_async",
     "start",

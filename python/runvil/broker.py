@@ -94,6 +94,11 @@ class Request:
         """The model's context window in tokens."""
         return self._native.window
 
+    @property
+    def estimator(self) -> str | None:
+        """The name of the estimator that counted the request; None for the specified one."""
+        return self._native.estimator
+
     def messages_json(self) -> bytes:
         """The messages as a JSON array, byte for byte as they go into the body."""
         return self._native.messages_json()

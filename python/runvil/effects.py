@@ -11,9 +11,10 @@ from runvil import _native
 from runvil.asking import LiveText, ask
 from runvil.broker import Request
 from runvil.errors import ToolError
+from runvil.estimators import Counter, Tokenizer
 from runvil.host import Host, read_library
 from runvil.packs import call_tool
-from runvil.threads import call_user_code
+from runvil.threads import call_user_code, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,7 @@ class Effects:
         self._host = host
         self._prompt_path = prompt_path
         self.request_sinks: list[Callable[[Request], None]] = []
+        self._counters: dict[int, Counter] = {}
         self._wants_fragments = overrides(host, "on_fragment")
         self._causes: deque[tuple[str, BaseException]] = deque(maxlen=16)
 
@@ -64,6 +66,8 @@ class Effects:
         match effect.kind:
             case "round":
                 return await self._round(effect.request)
+            case "count_tokens":
+                return await self._count_tokens(effect.count)
             case "tool_call":
                 return await self._tool_call(effect.path, effect.arguments)
             case "load_library":
@@ -97,6 +101,20 @@ class Effects:
             self._causes.append(("the provider rejected the request as exceeding" if overflow else message, cause))
             _log.info("model request failed: %s", failure.kind)
         return answer
+
+    async def _count_tokens(self, request: _native.CountRequest) -> Answer:
+        model = self._models[request.role] if request.role is not None else None
+        estimator = None if model is None else model.estimator
+        if not isinstance(estimator, Tokenizer):
+            return "count_failure", {"message": "the model has no estimator"}
+        counter = self._counters.setdefault(id(estimator), Counter(estimator))
+        try:
+            tokens = await in_thread(counter.count, request.conversation, request.messages(), request.tools)
+        except Exception as error:  # noqa: BLE001 - a tokenizer may raise anything; the caller finds it as the cause
+            message = f"the estimator {estimator.name} raised {type(error).__name__}"
+            self._causes.append((message, error))
+            return "count_failure", {"message": message}
+        return "counted", {"tokens": tokens}
 
     async def _tool_call(self, path: str, arguments: Mapping[str, Any]) -> Answer:
         tool = self._tools.get(path)

@@ -12,8 +12,9 @@ from runvil import _native, compactors
 from runvil.asking import LiveText, ask
 from runvil.broker import Request
 from runvil.errors import LoopError, ToolError
+from runvil.estimators import Counter, Tokenizer
 from runvil.packs import Tool, call_tool, to_json, tool
-from runvil.threads import call_user_code
+from runvil.threads import call_user_code, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -115,6 +116,7 @@ class Loop:
         self._on_fragment = on_fragment
         self._seed = secrets.randbits(64) if seed is None else seed
         self._lenient = lenient
+        self._counter: Counter | None = None
         self._keep_finished = keep_finished
 
     async def run(self) -> None:
@@ -144,6 +146,8 @@ class Loop:
             match step.kind:
                 case "round":
                     step = loop.send(self._model.to_dict(), self._options)
+                case "count":
+                    step = await self._count(loop, step.count)
                 case "send":
                     step, cause = await self._ask(loop, Request(step.request))
                 case "calls":
@@ -155,6 +159,18 @@ class Loop:
                 case _:
                     error = step.error
                     raise error from (error.__cause__ or cause)
+
+    async def _count(self, loop: _native.ConversationLoop, request: _native.CountRequest) -> _native.LoopStep:
+        estimator = self._model.estimator
+        if not isinstance(estimator, Tokenizer):
+            raise LoopError("internal", "the request could not be counted: the model has no estimator")
+        self._counter = self._counter or Counter(estimator)
+        try:
+            tokens = await in_thread(self._counter.count, request.conversation, request.messages(), request.tools)
+        except Exception as error:
+            message = f"the estimator {estimator.name} raised {type(error).__name__}"
+            raise LoopError("internal", f"the request could not be counted: {message}") from error
+        return loop.counted(tokens)
 
     def _report(self, loop: _native.ConversationLoop) -> None:
         events = loop.events()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from runvil.estimators import Estimator
+
 if TYPE_CHECKING:
     from runvil.broker import Broker
     from runvil.prompt import Prompt
@@ -25,6 +27,8 @@ class Model:
         thinking: Whether the model thinks: `never`, `always`, or `switchable` by the prompt.
         description: What the prompt's Lua reads as the handle's description.
         broker: What answers the model's requests.
+        estimator: How its requests are counted before they are sent; None is the specified estimate. See
+            `runvil.estimators`.
     """
 
     id: str
@@ -35,6 +39,7 @@ class Model:
     max_tokens: int | None = None
     thinking: Thinking = "never"
     description: str = ""
+    estimator: Estimator | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -51,12 +56,14 @@ class Model:
                 raise ValueError(f"{field} must be between 1 and {2**32 - 1} tokens, got {count}")
         if self.thinking not in get_args(Thinking):
             raise ValueError(f"thinking must be never, always or switchable, got {self.thinking!r}")
+        if self.estimator is not None and not isinstance(self.estimator, Estimator):
+            raise TypeError(f"estimator must be one of runvil.estimators, got {type(self.estimator).__name__}")
         if not callable(getattr(self.broker, "complete", None)):
             raise TypeError(f"broker must have a complete method, got {type(self.broker).__name__}")
 
     def to_dict(self) -> dict[str, Any]:
         """The model without its broker, in the engine's form."""
-        return {
+        fields = {
             "model": self.name,
             "id": self.id,
             "context": self.context,
@@ -64,6 +71,7 @@ class Model:
             "thinking": self.thinking,
             "description": self.description,
         }
+        return fields if self.estimator is None else fields | {"estimator": self.estimator.to_dict()}
 
 
 Models: TypeAlias = Model | Mapping[str, Model] | None

@@ -46,5 +46,7 @@ def request_json(request: Request) -> bytes:
         "reserve": request.reserve,
         "window": request.window,
     }
+    if request.estimator is not None:
+        after["estimator"] = request.estimator
     opening, closing = to_json(before)[:-1].encode(), to_json(after)[1:].encode()
     return b"".join((opening, b',"messages":', request.messages_json(), b",", closing))

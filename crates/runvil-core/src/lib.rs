@@ -6,6 +6,7 @@ mod build;
 mod check;
 mod compose;
 pub mod error;
+pub mod estimator;
 pub mod failure;
 pub mod json;
 pub mod judge;

@@ -86,6 +86,11 @@ impl Request {
         self.pieces(start, run_end(&self.records, start)).collect()
     }
 
+    /// The records from this index on.
+    pub(crate) fn records_from(&self, index: usize) -> impl Iterator<Item = &Record> {
+        self.records.iter_from(index).map(|record| &**record)
+    }
+
     pub(crate) fn lineage(&self) -> &Lineage {
         &self.lineage
     }

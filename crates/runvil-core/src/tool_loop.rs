@@ -37,6 +37,9 @@ pub struct RoundModel<'a> {
     pub context: u64,
     /// The `max_tokens` setting of the round.
     pub max_tokens: Option<u64>,
+    /// Whether a compaction must shrink the specified estimate. The rules of the language say yes; with another
+    /// estimator the retry's own precheck decides.
+    pub must_shrink: bool,
 }
 
 /// What the driver does next.
@@ -70,6 +73,7 @@ pub struct ToolLoop {
     cap: u32,
     ledger: Option<Ledger>,
     keeps_finished: bool,
+    must_shrink: bool,
     /// Rounds started.
     rounds: u32,
     /// Tool calls answered, failed ones included.
@@ -97,6 +101,7 @@ impl ToolLoop {
             cap,
             ledger: None,
             keeps_finished: false,
+            must_shrink: true,
             rounds: 0,
             answered: 0,
             sent: None,
@@ -151,16 +156,36 @@ impl ToolLoop {
         if list.is_empty() { Err(LoopError::Rule(crate::error::ListError::list_empty())) } else { Ok(()) }
     }
 
-    /// Checks and composes the list, and prechecks the request.
-    pub fn send(&mut self, list: &mut MessageList, model: RoundModel<'_>, anchor: &Anchor) -> Step {
+    /// Starts a round: checks and composes the list. [`ToolLoop::admit`] comes next.
+    pub fn compose(&mut self, list: &mut MessageList) -> Result<Request, LoopError> {
         if self.retry_of.is_none() {
             self.rounds += 1;
         }
-        let request = match list.compose() {
-            Ok(request) => request,
-            Err(error) => return self.fail(LoopError::Rule(error)),
-        };
-        let count = anchor.count(&request, Some(model.name)).unwrap_or_else(|| request.estimate());
+        list.compose().map_err(LoopError::Rule)
+    }
+
+    /// Checks and composes the list, and prechecks the request by the specified estimate.
+    pub fn send(&mut self, list: &mut MessageList, model: RoundModel<'_>, anchor: &Anchor) -> Step {
+        match self.compose(list) {
+            Ok(request) => {
+                let estimate = request.estimate();
+                self.admit(list, request, model, anchor, estimate)
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Prechecks a composed request that was counted as `tokens`; an anchor that applies counts instead.
+    pub fn admit(
+        &mut self,
+        list: &mut MessageList,
+        request: Request,
+        model: RoundModel<'_>,
+        anchor: &Anchor,
+        tokens: u64,
+    ) -> Step {
+        let count = anchor.count(&request, Some(model.name)).unwrap_or(tokens);
+        self.must_shrink = model.must_shrink;
         let precheck = Precheck::new(count, model.context, model.max_tokens);
         if !precheck.admitted {
             return self.overflowed(list, OverflowReason::Precheck);
@@ -274,7 +299,9 @@ impl ToolLoop {
         let Some(overflow) = self.overflow.take() else { return Step::Wait };
         let broken = match list.check() {
             Err(error) => Some(LoopError::Rule(error)),
-            Ok(()) if list.estimate() >= overflow.estimate => Some(LoopError::ContextExhausted(overflow.reason)),
+            Ok(()) if self.must_shrink && list.estimate() >= overflow.estimate => {
+                Some(LoopError::ContextExhausted(overflow.reason))
+            }
             Ok(()) => None,
         };
         if let Some(error) = broken {
@@ -285,7 +312,8 @@ impl ToolLoop {
         Step::Round
     }
 
-    fn fail(&mut self, error: LoopError) -> Step {
+    /// Ends the loop with an error that its driver met on the machine's behalf.
+    pub fn fail(&mut self, error: LoopError) -> Step {
         self.batch = None;
         self.sent = None;
         Step::Failed(error)

@@ -76,6 +76,7 @@ fn prompt(source: &str) -> Arc<Prompt> {
 
 fn params() -> Params {
     let model = CatalogModel {
+        estimator: runvil_core::estimator::Estimator::default(),
         name: "small".to_owned(),
         id: "small".to_owned(),
         context: 8192,

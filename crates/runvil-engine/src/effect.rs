@@ -62,6 +62,23 @@ pub struct Round {
     pub reserve: u64,
     /// The model's context window, in tokens.
     pub window: u64,
+    /// The estimator's name, when it is not the specified one.
+    pub estimator: Option<String>,
+}
+
+/// A request to be counted by an estimator of the application's.
+#[derive(Debug, Clone)]
+pub struct Count {
+    /// The catalog's name of the model.
+    pub model: String,
+    /// The role, when one was selected.
+    pub role: Option<String>,
+    /// The conversation it belongs to; an infer has a conversation of its own.
+    pub conversation: Option<String>,
+    /// The messages, frozen.
+    pub request: Request,
+    /// The tools it offers.
+    pub tools: ToolList,
 }
 
 /// Who calls a tool.
@@ -103,6 +120,8 @@ pub struct PackCall {
 pub enum Effect {
     /// Send a model request.
     Round(Box<Round>),
+    /// Count a request's tokens before its precheck.
+    CountTokens(Box<Count>),
     /// Render the schemas of tools, in this order.
     RenderPacks {
         /// The tools' paths.
@@ -135,6 +154,16 @@ pub enum Answer {
     Reply(Box<Reply>),
     /// The model call failed.
     ModelFailure(ModelFailure),
+    /// The tokens of the request.
+    Counted {
+        /// How many.
+        tokens: u64,
+    },
+    /// The request could not be counted.
+    CountFailure {
+        /// Why, in our own words.
+        message: String,
+    },
     /// The schemas of the tools that were asked for, in that order.
     Rendered {
         /// What the model reads about each tool.
@@ -187,6 +216,8 @@ impl Answer {
         match self {
             Self::Reply(_) => "reply",
             Self::ModelFailure(_) => "model_failure",
+            Self::Counted { .. } => "counted",
+            Self::CountFailure { .. } => "count_failure",
             Self::Rendered { .. } => "rendered",
             Self::RenderFailure { .. } => "render_failure",
             Self::ToolOutput { .. } => "tool_output",
@@ -218,7 +249,12 @@ impl Answer {
             Self::ToolFailure { message } | Self::LibraryMissing { message } | Self::InputFailure { message } => {
                 message.len()
             }
-            Self::ModelFailure(_) | Self::RenderFailure { .. } | Self::InputUnavailable | Self::Dropped => 0,
+            Self::Counted { .. }
+            | Self::CountFailure { .. }
+            | Self::ModelFailure(_)
+            | Self::RenderFailure { .. }
+            | Self::InputUnavailable
+            | Self::Dropped => 0,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use runvil_core::anchor::Anchor;
+use runvil_core::estimator::DetailCounter;
 use runvil_core::tool_loop::ToolLoop;
 use runvil_document::SectionId;
 use runvil_lua::models::ModelHandle;
@@ -26,6 +27,8 @@ pub(crate) struct Entry {
     prose: String,
     /// What was measured of the section's list.
     pub(crate) anchor: Anchor,
+    /// What the detailed estimator has counted of the section's list.
+    pub(crate) details: DetailCounter,
     /// The tools of the section's rounds, once they are fixed.
     pub(crate) scope: Option<Scope>,
     /// The loop a block waits in.
@@ -56,7 +59,18 @@ impl Looping {
 
 impl Entry {
     pub(crate) fn new(section: SectionId, name: String, id: String, vm: SectionVm) -> Self {
-        Self { section, name, id, vm, next: 0, prose: String::new(), anchor: Anchor::new(), scope: None, looping: None }
+        Self {
+            section,
+            name,
+            id,
+            vm,
+            next: 0,
+            prose: String::new(),
+            anchor: Anchor::new(),
+            details: DetailCounter::new(),
+            scope: None,
+            looping: None,
+        }
     }
 
     /// Starts the next Lua block; `None` when there is none left.

@@ -122,7 +122,7 @@ impl RunError {
         let kind = match failure {
             Failure::Lua(_) | Failure::Memory => RunErrorKind::Lua,
             Failure::LogQuota(_) => RunErrorKind::Quota,
-            Failure::Model(_) | Failure::EmptyReply { .. } => RunErrorKind::Completion,
+            Failure::Model(_) | Failure::Estimator(_) | Failure::EmptyReply { .. } => RunErrorKind::Completion,
             Failure::ModelBinding { .. } | Failure::ToolSchema { .. } => RunErrorKind::Binding,
             Failure::Input(_) => RunErrorKind::Input,
             Failure::Internal(_) | Failure::Cancelled => RunErrorKind::Internal,

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use runvil_core::estimator::{DetailCounter, Estimator};
 use runvil_core::failure::FailureKind;
 use runvil_core::judge::{Judgement, judge};
 use runvil_core::list::MessageList;
+use runvil_core::precheck::Precheck;
 use runvil_core::record::Record;
 use runvil_core::request::Request;
 use runvil_core::tool_loop::read_calls;
@@ -13,7 +15,7 @@ use runvil_lua::failure::Failure;
 use runvil_lua::models::ModelHandle;
 use runvil_lua::request::Answer as LuaAnswer;
 
-use crate::effect::{Answer, Effect, Origin};
+use crate::effect::{Answer, Count, Effect, Origin};
 use crate::rounds::Outgoing;
 use crate::run::{Next, Run, Waiter};
 
@@ -32,13 +34,45 @@ impl Run {
             Ok(request) => request,
             Err(failure) => return Next::Answer(LuaAnswer::Failed(failure)),
         };
-        let precheck = request.precheck(handle.context, handle.max_tokens);
+        let tokens = match &handle.estimator {
+            Estimator::Specified => request.estimate(),
+            Estimator::Detailed { image_tokens } => {
+                DetailCounter::new().count(&request, &ToolList::default(), *image_tokens)
+            }
+            Estimator::External { .. } => {
+                let count = Count {
+                    model: handle.model.clone(),
+                    role: handle.role.clone(),
+                    conversation: None,
+                    request: request.clone(),
+                    tools: ToolList::default(),
+                };
+                let waiter = Waiter::CountInfer { request, handle, is_named };
+                self.emit(chain, waiter, Effect::CountTokens(Box::new(count)));
+                return Next::Parked;
+            }
+        };
+        self.admit_infer(chain, &handle, is_named, request, tokens)
+    }
+
+    /// Prechecks an infer's request, counted as so many tokens, and sends it.
+    pub(crate) fn admit_infer(
+        &mut self,
+        chain: usize,
+        handle: &ModelHandle,
+        is_named: bool,
+        request: Request,
+        tokens: u64,
+    ) -> Next {
+        let Some(entry) = self.chains[chain].entry.as_ref() else { return Next::Parked };
+        let section = entry.name.clone();
+        let precheck = Precheck::new(tokens, handle.context, handle.max_tokens);
         if !precheck.admitted {
             self.report_failed_turn(&section, Origin::Infer, None);
             return Next::Answer(LuaAnswer::Failed(Failure::ContextExhausted { reason: "precheck".to_owned() }));
         }
         let outgoing = Outgoing {
-            handle: &handle,
+            handle,
             is_named,
             origin: Origin::Infer,
             section,

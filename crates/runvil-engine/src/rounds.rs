@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use runvil_core::anchor::Anchor;
+use runvil_core::estimator::Estimator;
 use runvil_core::list::{ListSize, MessageList};
 use runvil_core::precheck::{OverflowReason, Precheck};
 use runvil_core::request::Request;
@@ -15,7 +16,7 @@ use runvil_lua::tools::CompactionStage;
 use runvil_lua::vm::SectionVm;
 use serde_json::{Map, Value};
 
-use crate::effect::{Answer, Effect, Origin, Round};
+use crate::effect::{Answer, Count, Effect, Origin, Round};
 use crate::entry::Looping;
 use crate::reports::debug_body;
 use crate::run::{Next, Run, Waiter};
@@ -75,9 +76,44 @@ impl Run {
         let Some(handle) = self.loop_model(chain) else { return Next::Parked };
         let Some(entry) = self.chains[chain].entry.as_mut() else { return Next::Parked };
         let (Some(looping), Some(scope)) = (entry.looping.as_mut(), entry.scope.as_ref()) else { return Next::Parked };
-        let model = RoundModel { name: &handle.model, context: handle.context, max_tokens: handle.max_tokens };
+        let request = match entry.vm.with_list(|list| looping.machine.compose(list)) {
+            Ok(request) => request,
+            Err(error) => {
+                let section = entry.name.clone();
+                self.report_failed_turn(&section, Origin::Chat, None);
+                return self.loop_failed(chain, error.into());
+            }
+        };
+        let tokens = match &handle.estimator {
+            Estimator::Specified => request.estimate(),
+            Estimator::Detailed { image_tokens } => entry.details.count(&request, &scope.list, *image_tokens),
+            Estimator::External { .. } => {
+                let count = Count {
+                    model: handle.model.clone(),
+                    role: handle.role.clone(),
+                    conversation: Some(entry.id.clone()),
+                    request: request.clone(),
+                    tools: scope.list.clone(),
+                };
+                self.emit(chain, Waiter::Count { request, handle }, Effect::CountTokens(Box::new(count)));
+                return Next::Parked;
+            }
+        };
+        self.admit_round(chain, &handle, request, tokens)
+    }
+
+    /// Prechecks the round's request, counted as so many tokens, and sends it.
+    pub(crate) fn admit_round(&mut self, chain: usize, handle: &ModelHandle, request: Request, tokens: u64) -> Next {
+        let Some(entry) = self.chains[chain].entry.as_mut() else { return Next::Parked };
+        let (Some(looping), Some(scope)) = (entry.looping.as_mut(), entry.scope.as_ref()) else { return Next::Parked };
+        let model = RoundModel {
+            name: &handle.model,
+            context: handle.context,
+            max_tokens: handle.max_tokens,
+            must_shrink: handle.estimator.is_specified(),
+        };
         let retried = retried(looping, &entry.vm);
-        let step = entry.vm.with_list(|list| looping.machine.send(list, model, &entry.anchor));
+        let step = entry.vm.with_list(|list| looping.machine.admit(list, request, model, &entry.anchor, tokens));
         let section = entry.name.clone();
         let Step::Send { request, precheck } = step else {
             self.report_failed_turn(&section, Origin::Chat, None);
@@ -85,7 +121,7 @@ impl Run {
             return self.follow(chain, step);
         };
         let outgoing = Outgoing {
-            handle: &handle,
+            handle,
             is_named: looping.handle.is_some(),
             origin: Origin::Chat,
             section,
@@ -238,6 +274,7 @@ impl Run {
             count: precheck.count,
             reserve: precheck.reserve,
             window: handle.context,
+            estimator: handle.estimator.name().map(str::to_owned),
             request,
             tools,
             options,

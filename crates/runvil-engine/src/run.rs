@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use runvil_core::reply::Usage;
+use runvil_core::request::Request as CoreRequest;
 use runvil_document::SectionId;
 use runvil_lua::budget::Budget;
 use runvil_lua::envelope;
 use runvil_lua::failure::Failure;
-use runvil_lua::models::Models;
+use runvil_lua::models::{ModelHandle, Models};
 use runvil_lua::packs::{PackTool, Packs};
 use runvil_lua::request::{Answer as LuaAnswer, Request};
 use runvil_lua::section::{CancelFlag, Environment};
@@ -55,6 +56,22 @@ pub(crate) enum Waiter {
     Infer {
         /// The round's number.
         round: u64,
+    },
+    /// A loop's round that is to be counted.
+    Count {
+        /// Its messages.
+        request: CoreRequest,
+        /// The model it runs on.
+        handle: Arc<ModelHandle>,
+    },
+    /// An infer's round that is to be counted.
+    CountInfer {
+        /// Its message.
+        request: CoreRequest,
+        /// The model it runs on.
+        handle: Arc<ModelHandle>,
+        /// Whether the call named the handle.
+        is_named: bool,
     },
     /// A round that needs its tools' schemas.
     Render,
@@ -373,6 +390,18 @@ impl Run {
             }
             (Waiter::Infer { round }, answer @ (Answer::Reply(_) | Answer::ModelFailure(_) | Answer::Dropped)) => {
                 self.infer_answered(chain, round, answer)
+            }
+            (Waiter::Count { request, handle }, Answer::Counted { tokens }) => {
+                self.admit_round(chain, &handle, request, tokens)
+            }
+            (Waiter::CountInfer { request, handle, is_named }, Answer::Counted { tokens }) => {
+                self.admit_infer(chain, &handle, is_named, request, tokens)
+            }
+            (Waiter::Count { .. }, Answer::CountFailure { message }) => {
+                self.loop_failed(chain, Failure::Estimator(message))
+            }
+            (Waiter::CountInfer { .. }, Answer::CountFailure { message }) => {
+                Next::Answer(LuaAnswer::Failed(Failure::Estimator(message)))
             }
             (Waiter::Render, answer @ (Answer::Rendered { .. } | Answer::RenderFailure { .. } | Answer::Dropped)) => {
                 self.rendered(chain, answer)

@@ -34,6 +34,8 @@ pub enum Failure {
     },
     /// The host's input source failed.
     Input(String),
+    /// The application's estimator failed.
+    Estimator(String),
     /// A broken promise of the engine itself.
     Internal(String),
     /// The run is being cancelled, or a wait was abandoned.
@@ -99,6 +101,7 @@ impl Failure {
             Self::Model(_)
             | Self::ModelBinding { .. }
             | Self::Input(_)
+            | Self::Estimator(_)
             | Self::Internal(_)
             | Self::ToolSchema { .. } => "internal",
             Self::Cancelled => "cancelled",
@@ -121,6 +124,7 @@ impl Failure {
             Self::Model(failure) => failure.message(),
             Self::ModelBinding { section } => format!("model binding required for section {section}"),
             Self::Input(message) => format!("user input request was not answered: {message}"),
+            Self::Estimator(message) => format!("the request could not be counted: {message}"),
             Self::Internal(message) => format!("internal invariant violated: {message}"),
             Self::Cancelled => "interrupted by Ctrl-C".to_owned(),
             Self::ContextExhausted { reason } => format!("context exhausted: {}", context_detail(reason)),

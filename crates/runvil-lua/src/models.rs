@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use runvil_core::estimator::Estimator;
+
 use crate::section::lock;
 
 /// Whether a model thinks before it answers.
@@ -42,6 +44,8 @@ pub struct CatalogModel {
     pub thinking: Thinking,
     /// What the catalog says of it.
     pub description: String,
+    /// How its requests are counted.
+    pub estimator: Estimator,
 }
 
 /// A role of the prompt bound to a model.
@@ -115,6 +119,8 @@ pub struct ModelHandle {
     pub temperature: Option<f64>,
     /// The most tokens of a reply.
     pub max_tokens: Option<u64>,
+    /// How requests are counted.
+    pub estimator: Estimator,
 }
 
 impl Models {
@@ -139,6 +145,7 @@ impl Models {
             switchable: model.thinking == Thinking::Switchable,
             temperature: options.temperature,
             max_tokens: options.max_tokens.or(model.max_tokens),
+            estimator: model.estimator.clone(),
         })
     }
 
@@ -165,6 +172,7 @@ impl Models {
             switchable: false,
             temperature: None,
             max_tokens: None,
+            estimator: Estimator::Specified,
         }))
     }
 

@@ -25,6 +25,8 @@ pub(crate) fn read(kind: &str, data: &Bound<'_, PyAny>) -> PyResult<Answer> {
                 detail: optional(dict, "detail")?,
             })
         }
+        "counted" => Answer::Counted { tokens: convert::required(dict()?, "tokens", WHAT)? },
+        "count_failure" => Answer::CountFailure { message: text(dict()?, "message")? },
         "rendered" => {
             let mut tools = Vec::new();
             for tool in convert::required::<Vec<Bound<'_, PyDict>>>(dict()?, "tools", WHAT)? {

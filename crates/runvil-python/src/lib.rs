@@ -31,7 +31,7 @@ mod _native {
     #[pymodule_export]
     use crate::prompt::{Problem, Prompt, Role};
     #[pymodule_export]
-    use crate::round::RoundRequest;
+    use crate::round::{CountRequest, RoundRequest};
     #[pymodule_export]
     use crate::run::{Effect, Run, Step};
 

@@ -6,6 +6,7 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use runvil_core::estimator::Estimator;
 use runvil_engine::params::{Pack, PackTool, Params};
 use runvil_lua::models::{CatalogModel, Thinking};
 
@@ -84,6 +85,17 @@ fn catalog_model(dict: &Bound<'_, PyDict>) -> PyResult<CatalogModel> {
         max_tokens: optional(dict, "max_tokens")?,
         thinking,
         description: optional(dict, "description")?.unwrap_or_default(),
+        estimator: estimator(dict)?,
         name,
     })
+}
+
+/// A model's estimator: absent, or `{kind: "detailed", image_tokens}`, or `{kind: "external", name}`.
+pub(crate) fn estimator(model: &Bound<'_, PyDict>) -> PyResult<Estimator> {
+    let Some(dict) = optional::<Bound<'_, PyDict>>(model, "estimator")? else { return Ok(Estimator::Specified) };
+    match required::<String>(&dict, "kind")?.as_str() {
+        "detailed" => Ok(Estimator::Detailed { image_tokens: required(&dict, "image_tokens")? }),
+        "external" => Ok(Estimator::External { name: required(&dict, "name")? }),
+        other => Err(PyValueError::new_err(format!("{other:?} is no kind of estimator"))),
+    }
 }

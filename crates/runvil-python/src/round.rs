@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
-use runvil_engine::effect::Round;
+use runvil_engine::effect::{Count, Round};
 use serde_json::Value;
 
 use crate::convert::{from_python, to_dict, to_python};
@@ -82,6 +82,11 @@ impl RoundRequest {
     }
 
     #[getter]
+    fn estimator(&self) -> Option<&str> {
+        self.round.estimator.as_deref()
+    }
+
+    #[getter]
     fn tools(&self) -> Vec<String> {
         self.round.tools.names().to_vec()
     }
@@ -115,5 +120,47 @@ impl RoundRequest {
         let tools = fields.shift_remove("tools");
         let bytes = py.detach(|| self.round.request.body(&model, tools.as_ref(), &fields));
         Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+/// A request whose tokens are to be counted before its precheck.
+#[pyclass(frozen, module = "runvil._native")]
+pub(crate) struct CountRequest {
+    count: Count,
+}
+
+impl CountRequest {
+    pub(crate) fn new(count: Count) -> Self {
+        Self { count }
+    }
+}
+
+#[pymethods]
+impl CountRequest {
+    #[getter]
+    fn model(&self) -> &str {
+        &self.count.model
+    }
+
+    #[getter]
+    fn role(&self) -> Option<&str> {
+        self.count.role.as_deref()
+    }
+
+    #[getter]
+    fn conversation(&self) -> Option<&str> {
+        self.count.conversation.as_deref()
+    }
+
+    /// The messages in wire form.
+    fn messages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let messages = py.detach(|| self.count.request.messages());
+        to_python(py, &Value::Array(messages))
+    }
+
+    /// The tools in wire form.
+    #[getter]
+    fn tools<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &Value::Array(self.count.tools.to_wire().to_vec()))
     }
 }

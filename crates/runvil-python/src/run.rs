@@ -11,7 +11,7 @@ use runvil_lua::section::CancelFlag;
 
 use crate::outcome::{Event, Outcome};
 use crate::prompt::Prompt;
-use crate::round::RoundRequest;
+use crate::round::{CountRequest, RoundRequest};
 use crate::{answers, params};
 
 /// One run of a prompt. Step it from one thread at a time; cancel it from any.
@@ -136,6 +136,7 @@ pub(crate) struct Effect {
 
 enum Work {
     Round(Py<RoundRequest>),
+    CountTokens(Py<CountRequest>),
     RenderPacks(Vec<String>),
     ToolCall(Box<effect::PackCall>),
     LoadLibrary(String),
@@ -146,6 +147,7 @@ impl Effect {
     fn new(py: Python<'_>, id: EffectId, effect: effect::Effect) -> PyResult<Py<Self>> {
         let work = match effect {
             effect::Effect::Round(round) => Work::Round(Py::new(py, RoundRequest::new(*round))?),
+            effect::Effect::CountTokens(count) => Work::CountTokens(Py::new(py, CountRequest::new(*count))?),
             effect::Effect::RenderPacks { tools } => Work::RenderPacks(tools),
             effect::Effect::ToolCall(call) => Work::ToolCall(call),
             effect::Effect::LoadLibrary { name } => Work::LoadLibrary(name),
@@ -172,6 +174,7 @@ impl Effect {
     fn kind(&self) -> &'static str {
         match &self.work {
             Work::Round(_) => "round",
+            Work::CountTokens(_) => "count_tokens",
             Work::RenderPacks(_) => "render_packs",
             Work::ToolCall(_) => "tool_call",
             Work::LoadLibrary(_) => "load_library",
@@ -192,6 +195,15 @@ impl Effect {
         match &self.work {
             Work::LoadLibrary(name) => Ok(name),
             _ => Err(self.lacks("name")),
+        }
+    }
+
+    /// The request to count.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<Py<CountRequest>> {
+        match &self.work {
+            Work::CountTokens(count) => Ok(count.clone_ref(py)),
+            _ => Err(self.lacks("count")),
         }
     }
 

@@ -236,6 +236,7 @@ fn run(case: &Case, prompt: &Arc<Prompt>, budget: Option<u64>) -> Seen {
 fn catalog(label: &str, model: &Model) -> CatalogModel {
     let name = model.name.clone().unwrap_or_else(|| label.to_owned());
     CatalogModel {
+        estimator: runvil_core::estimator::Estimator::default(),
         id: name.clone(),
         name,
         context: model.context.unwrap_or(8192),

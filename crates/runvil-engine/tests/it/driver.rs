@@ -106,6 +106,7 @@ impl World {
     fn answer(&mut self, effect: &Effect) -> (Answer, u64) {
         let answer = match effect {
             Effect::Round(_) => model_answer(self.replies.pop_front()),
+            Effect::CountTokens(count) => Answer::Counted { tokens: count.request.estimate() },
             Effect::RenderPacks { tools } => self.render(tools),
             Effect::ToolCall(call) => return self.call(&call.path),
             Effect::LoadLibrary { name } => match self.libraries.get(name) {

@@ -22,6 +22,7 @@ fn prompt(lua: &str) -> Arc<Prompt> {
 
 fn params() -> Params {
     let model = CatalogModel {
+        estimator: runvil_core::estimator::Estimator::default(),
         name: "m".to_owned(),
         id: "m".to_owned(),
         context: 8192,

@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use runvil_core::anchor::Anchor;
+use runvil_core::estimator::{DetailCounter, Estimator};
 use runvil_core::failure::ModelFailure;
 use runvil_core::list::{ListSize, MessageList};
 use runvil_core::precheck::{OverflowReason, Precheck};
@@ -14,7 +15,7 @@ use runvil_core::tool_loop::{
     CallAnswer, Dispatch, LoopError, RoundModel, Step, ToolCall, ToolLoop, read_calls, read_calls_leniently,
 };
 use runvil_core::tools::{ToolList, ToolSchema};
-use runvil_engine::effect::{Answer, Origin, Round};
+use runvil_engine::effect::{Answer, Count, Origin, Round};
 use runvil_engine::event::Recorder;
 use runvil_engine::reports::{BatchReports, CallOutcome, CallReport, RoundReport};
 use runvil_lua::envelope;
@@ -27,7 +28,8 @@ use super::shared::State;
 use crate::answers;
 use crate::convert::{self, from_python, to_dict};
 use crate::outcome::Event;
-use crate::round::RoundRequest;
+use crate::params::estimator;
+use crate::round::{CountRequest, RoundRequest};
 
 const WHAT: &str = "the parameters of a loop";
 
@@ -47,6 +49,19 @@ pub(crate) struct ConversationLoop {
     refused: Vec<(usize, String)>,
     /// The compaction under way: its reason, and the list from before it.
     compaction: Option<(OverflowReason, ListSize)>,
+    /// What the detailed estimator has counted.
+    details: DetailCounter,
+    /// The request that waits for its count.
+    counting: Option<(Target, Request)>,
+}
+
+/// The model of a round, and the options that are set.
+struct Target {
+    name: String,
+    id: String,
+    context: u64,
+    estimator: Estimator,
+    options: Map<String, Value>,
 }
 
 #[pymethods]
@@ -84,6 +99,8 @@ impl ConversationLoop {
             turns: 0,
             refused: Vec::new(),
             compaction: None,
+            details: DetailCounter::new(),
+            counting: None,
         })
     }
 
@@ -103,32 +120,62 @@ impl ConversationLoop {
         self.recorder.take().into_iter().map(Event::new).collect()
     }
 
-    /// Composes and prechecks the next request for a model, given as its dict, with the options that are set.
+    /// Composes and prechecks the next request for a model, given as its dict, with the options that are set. With an
+    /// estimator of the application's the step is `count`, and [`Self::counted`] goes on.
     fn send(&mut self, py: Python<'_>, model: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<LoopStep> {
-        let name: String = convert::required(model, "model", WHAT)?;
-        let model_id: String = convert::required(model, "id", WHAT)?;
-        let context: u64 = convert::required(model, "context", WHAT)?;
         let Value::Object(options) = from_python(options.as_any(), "an option of a loop")? else {
             return Err(PyTypeError::new_err("options must be a dict"));
         };
-        let max_tokens = options.get("max_tokens").and_then(Value::as_u64);
-        let window = RoundModel { name: &name, context, max_tokens };
-        let retried = self.retried(py);
+        let target = Target {
+            name: convert::required(model, "model", WHAT)?,
+            id: convert::required(model, "id", WHAT)?,
+            context: convert::required(model, "context", WHAT)?,
+            estimator: estimator(model)?,
+            options,
+        };
         let machine = &mut self.machine;
-        let step = on_list(py, &self.conversation, |list, anchor| match ToolLoop::opens(list) {
-            Ok(()) => machine.send(list, window, anchor),
-            Err(error) => Step::Failed(error),
+        let composed = on_list(py, &self.conversation, |list, _| {
+            ToolLoop::opens(list)?;
+            machine.compose(list)
         });
         self.conversation.get().shared.with(py, State::note_composed);
-        let Step::Send { request, precheck } = step else {
-            if !matches!(&step, Step::Failed(LoopError::Rule(error)) if error.position.is_none()) {
-                self.recorder.failed_turn("", Origin::Chat, None);
+        let request = match composed {
+            Ok(request) => request,
+            Err(error) => {
+                if !matches!(&error, LoopError::Rule(error) if error.position.is_none()) {
+                    self.recorder.failed_turn("", Origin::Chat, None);
+                }
+                let step = self.machine.fail(error);
+                return Ok(self.step(py, step));
             }
-            self.report_restored(py, retried, &step);
-            return Ok(self.step(py, step));
         };
-        let round = self.round((name, model_id, context), request, precheck, options);
-        Ok(LoopStep { request: Some(Py::new(py, RoundRequest::new(round))?), ..LoopStep::of("send") })
+        let tokens = match &target.estimator {
+            Estimator::Specified => request.estimate(),
+            Estimator::Detailed { image_tokens } => {
+                let (details, tools) = (&mut self.details, &self.tools);
+                py.detach(|| details.count(&request, tools, *image_tokens))
+            }
+            Estimator::External { .. } => {
+                let count = Count {
+                    model: target.name.clone(),
+                    role: None,
+                    conversation: Some(String::new()),
+                    request: request.clone(),
+                    tools: self.tools.clone(),
+                };
+                self.counting = Some((target, request));
+                return Ok(LoopStep { count: Some(Py::new(py, CountRequest::new(count))?), ..LoopStep::of("count") });
+            }
+        };
+        self.admit(py, target, request, tokens)
+    }
+
+    /// Takes the count of the request that waits for one, in tokens.
+    fn counted(&mut self, py: Python<'_>, tokens: u64) -> PyResult<LoopStep> {
+        match self.counting.take() {
+            Some((target, request)) => self.admit(py, target, request, tokens),
+            None => Ok(LoopStep::of("wait")),
+        }
     }
 
     /// Takes the reply to the request that is out.
@@ -231,6 +278,27 @@ impl ConversationLoop {
         }
     }
 
+    fn admit(&mut self, py: Python<'_>, target: Target, request: Request, tokens: u64) -> PyResult<LoopStep> {
+        let retried = self.retried(py);
+        let machine = &mut self.machine;
+        let step = on_list(py, &self.conversation, |list, anchor| {
+            let model = RoundModel {
+                name: &target.name,
+                context: target.context,
+                max_tokens: target.options.get("max_tokens").and_then(Value::as_u64),
+                must_shrink: target.estimator.is_specified(),
+            };
+            machine.admit(list, request, model, anchor, tokens)
+        });
+        let Step::Send { request, precheck } = step else {
+            self.recorder.failed_turn("", Origin::Chat, None);
+            self.report_restored(py, retried, &step);
+            return Ok(self.step(py, step));
+        };
+        let round = self.round(target, request, precheck);
+        Ok(LoopStep { request: Some(Py::new(py, RoundRequest::new(round))?), ..LoopStep::of("send") })
+    }
+
     fn retried(&self, py: Python<'_>) -> Option<ListSize> {
         self.machine.is_retry().then(|| self.size(py))
     }
@@ -255,13 +323,7 @@ impl ConversationLoop {
         Ok(calls)
     }
 
-    fn round(
-        &mut self,
-        (name, model_id, window): (String, String, u64),
-        request: Request,
-        precheck: Precheck,
-        options: Map<String, Value>,
-    ) -> Round {
+    fn round(&mut self, target: Target, request: Request, precheck: Precheck) -> Round {
         let round = self.requests;
         self.requests += 1;
         Round {
@@ -269,17 +331,18 @@ impl ConversationLoop {
             origin: Origin::Chat,
             section: String::new(),
             conversation: None,
-            model: name,
-            model_id,
+            model: target.name,
+            model_id: target.id,
             role: None,
             handle: None,
             estimate: request.estimate(),
             count: precheck.count,
             reserve: precheck.reserve,
-            window,
+            window: target.context,
+            estimator: target.estimator.name().map(str::to_owned),
             request,
             tools: self.tools.clone(),
-            options,
+            options: target.options,
         }
     }
 
@@ -364,11 +427,12 @@ fn schema(tool: &Bound<'_, PyDict>) -> PyResult<ToolSchema> {
 /// A call of a batch: its place in it, its id, its name and its arguments.
 type Call<'py> = (usize, String, String, Bound<'py, PyDict>);
 
-/// What a loop's driver does next: `round`, `send`, `calls`, `wait`, `compact`, `finished` or `failed`.
+/// What a loop's driver does next: `round`, `count`, `send`, `calls`, `wait`, `compact`, `finished` or `failed`.
 #[pyclass(frozen, module = "runvil._native")]
 pub(crate) struct LoopStep {
     kind: &'static str,
     request: Option<Py<RoundRequest>>,
+    count: Option<Py<CountRequest>>,
     calls: Vec<(usize, ToolCall)>,
     reason: Option<&'static str>,
     error: Option<LoopError>,
@@ -376,7 +440,7 @@ pub(crate) struct LoopStep {
 
 impl LoopStep {
     fn of(kind: &'static str) -> Self {
-        Self { kind, request: None, calls: Vec::new(), reason: None, error: None }
+        Self { kind, request: None, count: None, calls: Vec::new(), reason: None, error: None }
     }
 
     fn lacks(&self, name: &str) -> PyErr {
@@ -395,6 +459,12 @@ impl LoopStep {
     #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Py<RoundRequest>> {
         self.request.as_ref().map(|request| request.clone_ref(py)).ok_or_else(|| self.lacks("request"))
+    }
+
+    /// Of `count`: the request to count.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<Py<CountRequest>> {
+        self.count.as_ref().map(|count| count.clone_ref(py)).ok_or_else(|| self.lacks("count"))
     }
 
     /// Of `calls`: the place in the batch, the id, the name and the arguments of each.

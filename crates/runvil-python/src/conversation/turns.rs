@@ -54,6 +54,7 @@ pub(crate) fn single_round(prompt: &str, model: &Bound<'_, PyDict>) -> PyResult<
         count: precheck.count,
         reserve: precheck.reserve,
         window: context,
+        estimator: None,
         request,
         tools: ToolList::default(),
         options,
