@@ -1,0 +1,32 @@
+"""A run log as a timeline, for people: what the log's lines mean together, and the page that shows it."""
+
+from runvil.timeline.entries import (
+    Conversation,
+    Entry,
+    Note,
+    RequestedCall,
+    Round,
+    SectionClosed,
+    SectionOpened,
+    SkippedLine,
+    Summary,
+    ToolCall,
+)
+from runvil.timeline.lines import NotARunLog, read_lines
+from runvil.timeline.timeline import Timeline
+
+__all__ = [
+    "Conversation",
+    "Entry",
+    "NotARunLog",
+    "Note",
+    "RequestedCall",
+    "Round",
+    "SectionClosed",
+    "SectionOpened",
+    "SkippedLine",
+    "Summary",
+    "Timeline",
+    "ToolCall",
+    "read_lines",
+]
