@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runvil.cli.output import say
 from runvil.cli.timeline_text import TimelineText
 from runvil.cli.usage import UsageError
-from runvil.timeline import NotARunLog, Timeline, read_lines
-from runvil.timeline.page import write_page
+from runvil.timeline import NotARunLog, Timeline, read_lines, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from rich.text import Text
 

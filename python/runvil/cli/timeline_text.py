@@ -9,9 +9,10 @@ from rich.text import Text
 
 from runvil.timeline.entries import Note, Round, SectionClosed, SectionOpened, SkippedLine
 from runvil.timeline.fields import map_of, text_of
-from runvil.timeline.messages import json_text, read_message
+from runvil.timeline.messages import json_text, open_envelope, read_message
 from runvil.timeline.sections import MAIN_TASK
 from runvil.timeline.words import (
+    NO_ERROR_TEXT,
     error_location,
     error_text,
     messages_text,
@@ -81,6 +82,8 @@ class TimelineText:
         yield 0, _line((outcome_text(summary), _GOOD if summary.outcome == "completed" else _BAD))
         if error := error_text(summary):
             yield 0, _line((error, _BAD))
+        elif summary.outcome == "failed":
+            yield 0, _line((NO_ERROR_TEXT, _QUIET))
         if location := error_location(summary):
             path, line, column = location
             yield _STEP, _line((f"--> {path}:{line}" + ("" if column is None else f":{column}"), ""))
@@ -119,8 +122,11 @@ class TimelineText:
             ),
         )
         for position, message in enumerate(map(read_message, entry.messages), start=entry.first):
-            about = f" {message.tool_call_id}" if message.tool_call_id else ""
-            yield from self._block(f"{position} {message.role}{about}", message.text, indent + _STEP)
+            name = " ".join(filter(None, (str(position), message.role, message.tool_call_id)))
+            if position in entry.echoes:
+                yield indent + _STEP, _line((f"{name}, as above", _QUIET))
+                continue
+            yield from self._block(f"{name} (untrusted)" if message.untrusted else name, message.text, indent + _STEP)
             yield from self._calls(message.calls, indent + 2 * _STEP)
         for kind, body in entry.bodies.items():
             yield from self._block(f"{kind} body", json_text(body), indent + _STEP)
@@ -167,7 +173,8 @@ class TimelineText:
         if entry.has_arguments:
             yield from self._block("arguments", json_text(entry.arguments), indent + _STEP)
         if entry.content is not None:
-            yield from self._block("result", entry.content, indent + _STEP)
+            text, untrusted = open_envelope(entry.content)
+            yield from self._block("result (untrusted)" if untrusted else "result", text, indent + _STEP)
 
     def _note(self, entry: Note, indent: int) -> Iterator[IndentedLine]:
         style = {"plain": _QUIET, "compaction": "magenta", "failure": _BAD}[entry.tone]

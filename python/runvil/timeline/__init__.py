@@ -13,6 +13,7 @@ from runvil.timeline.entries import (
     ToolCall,
 )
 from runvil.timeline.lines import NotARunLog, read_lines
+from runvil.timeline.page import write_page
 from runvil.timeline.timeline import Timeline
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "Timeline",
     "ToolCall",
     "read_lines",
+    "write_page",
 ]

@@ -16,12 +16,14 @@ class Conversation:
         missing: How many messages at the start the log does not hold.
         messages: The messages after them, in order.
         reply: The round that answered them.
+        results: What the tool calls of that reply gave, by the calls' ids.
     """
 
     def __init__(self) -> None:
         self.missing = 0
         self.messages: list[Any] = []
         self.reply: Round | None = None
+        self.results: dict[str, str] = {}
 
     def __len__(self) -> int:
         return self.missing + len(self.messages)
@@ -31,6 +33,7 @@ class Conversation:
         kept = first - 1
         gone = max(len(self) - kept, 0)
         self.reply = None
+        self.results = {}
         if kept > len(self) or kept < self.missing:
             self.missing = kept
             self.messages.clear()
@@ -107,6 +110,7 @@ class Round:
         role: The role that the model is bound to, when the log tells.
         first: The 1-based position of the first message that is new in this request.
         messages: The messages from there on.
+        echoes: Positions of those that repeat the reply and the tool results that the section got since its last request.
         replaced: How many messages of the list's earlier request are no longer in it.
         sizes: `estimate`, `count`, `reserve` and `window` in tokens, as far as the log tells.
         status: How it went.
@@ -133,6 +137,7 @@ class Round:
     role: str | None = None
     first: int = 1
     messages: Sequence[Any] = ()
+    echoes: frozenset[int] = frozenset()
     replaced: int = 0
     sizes: Mapping[str, int] = field(default_factory=dict)
     status: RoundStatus = "unanswered"

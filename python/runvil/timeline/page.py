@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runvil.timeline import words
 from runvil.timeline.entries import Note, Round, SectionClosed, SectionOpened, SkippedLine, ToolCall
 from runvil.timeline.fields import text_of
-from runvil.timeline.messages import json_text, read_message
+from runvil.timeline.messages import json_block, json_text, open_envelope, read_message
 
 if TYPE_CHECKING:
     import os
@@ -91,6 +91,6 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"message": read_message, "json": json_text, "field": lambda line, name: text_of(line, name)}
+    environment.filters |= {"message": read_message, "json": json_text, "json_block": json_block, "opened": open_envelope, "field": lambda line, name: text_of(line, name)}
     environment.globals["words"] = words
     return environment

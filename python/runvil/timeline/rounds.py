@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runvil import _native
-from runvil.timeline.entries import RequestedCall, Round, Summary
+from runvil.timeline.entries import Conversation, RequestedCall, Round, Summary
 from runvil.timeline.fields import count_of, counts_of, list_of, map_of, seconds_of, text_of
+from runvil.timeline.messages import read_message
 from runvil.timeline.sections import MAIN_TASK
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Rounds:
             sizes={name: size for name in _SIZES if (size := count_of(line, name)) is not None},
         )
         if section is not None and entry.origin == "chat":
+            entry.echoes = _echoes(entry, section.conversation)
             entry.replaced = section.conversation.send(entry.first, entry.messages)
         self._summary.rounds += 1
         self._pending[-1 if entry.number is None else entry.number] = _Pending(entry, section)
@@ -207,6 +209,21 @@ def read_calls(line: Mapping[str, Any], name: str) -> list[RequestedCall]:
         for call in list_of(line, name)
         if isinstance(call, dict)
     ]
+
+
+def _echoes(entry: Round, conversation: Conversation) -> frozenset[int]:
+    """The positions of the messages that the timeline has shown already, as a reply or as a tool's result."""
+    found = set()
+    for position, value in enumerate(entry.messages, start=entry.first):
+        message = read_message(value)
+        reply = conversation.reply
+        if message.role == "assistant" and reply is not None:
+            asked = [(call.id, call.name) for call in reply.calls]
+            if message.text == reply.text and [(call.id, call.name) for call in message.calls] == asked:
+                found.add(position)
+        elif message.role == "tool" and conversation.results.get(message.tool_call_id) == message.text:
+            found.add(position)
+    return frozenset(found)
 
 
 def _read_reply(entry: Round, line: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runvil.timeline.entries import RequestedCall, Summary, ToolCall
 from runvil.timeline.fields import count_of, seconds_of, text_of
+from runvil.timeline.messages import open_envelope
 from runvil.timeline.rounds import read_calls
 from runvil.timeline.sections import MAIN_TASK
 
@@ -128,6 +129,8 @@ class Tools:
         if entry.call_id and (request := self._requested_call(entry, section)):
             entry.arguments, entry.has_arguments = request.call.arguments, True
             entry.tool = entry.tool or request.call.name
+            if section is not None:
+                section.conversation.results[entry.call_id], _ = open_envelope(entry.content)
         answer = self._next_answer(entry.call_id, entry.tool) or self._next_answer("", entry.tool)
         if answer is not None:
             self._use(entry, answer)

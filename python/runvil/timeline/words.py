@@ -21,6 +21,8 @@ _ROUND_STATUS = {
     "unanswered": "no answer in the log",
 }
 
+NO_ERROR_TEXT = "The log does not hold the error; `runvil run` printed it."
+
 
 def plural(count: int, noun: str) -> str:
     """A count with its noun: `1 line`, `1,200 lines`, `2 replies`."""
