@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runvil.cli.output import say
 from runvil.cli.timeline_text import TimelineText
 from runvil.cli.usage import UsageError
-from runvil.timeline import NotARunLog, Timeline, read_lines, write_page
+from runvil.timeline import NotARunLogError, Timeline, read_lines, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def show_log(file: Path, *, full: bool, html: Path | None) -> int:
         for indent, line in text.end(timeline.summary):
             write(indent, line)
         flush()
-    except NotARunLog as error:
+    except NotARunLogError as error:
         raise UsageError(str(error)) from None
     return 0
 

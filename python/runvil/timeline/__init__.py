@@ -12,14 +12,14 @@ from runvil.timeline.entries import (
     Summary,
     ToolCall,
 )
-from runvil.timeline.lines import NotARunLog, read_lines
+from runvil.timeline.lines import NotARunLogError, read_lines
 from runvil.timeline.page import write_page
 from runvil.timeline.timeline import Timeline
 
 __all__ = [
     "Conversation",
     "Entry",
-    "NotARunLog",
+    "NotARunLogError",
     "Note",
     "RequestedCall",
     "Round",

@@ -92,8 +92,8 @@ class RequestedCall:
 
 
 RoundStatus: TypeAlias = Literal["replied", "failed", "refused", "dropped", "unused", "unanswered"]
-"""How a round went: a reply or a failure came; it was refused before it was sent; it was given up; an answer came and the
-log ends before its use; the log ends before an answer."""
+"""How a round went: a reply or a failure came; it was refused before it was sent; it was given up; an answer came and
+the log ends before its use; the log ends before an answer."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Round:
         role: The role that the model is bound to, when the log tells.
         first: The 1-based position of the first message that is new in this request.
         messages: The messages from there on.
-        echoes: Positions of those that repeat the reply and the tool results that the section got since its last request.
+        echoes: Positions of those that repeat the reply to the section's last request, and its tools' results.
         replaced: How many messages of the list's earlier request are no longer in it.
         sizes: `estimate`, `count`, `reserve` and `window` in tokens, as far as the log tells.
         status: How it went.
@@ -222,6 +222,9 @@ class SkippedLine:
     depth: int
 
 
+Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
+"""How a run ended."""
+
 Entry: TypeAlias = SectionOpened | SectionClosed | Round | ToolCall | Note | SkippedLine
 
 
@@ -249,7 +252,7 @@ class Summary:
     """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    outcome: Literal["completed", "failed", "cancelled"] | None = None
+    outcome: Outcome | None = None
     error: Mapping[str, Any] = field(default_factory=dict)
     result: str | None = None
     lines: int = 0

@@ -17,7 +17,7 @@ _BAD_LINES_AT_THE_START = 8
 """So many unreadable lines before the first good one make a file something else than a run log."""
 
 
-class NotARunLog(Exception):
+class NotARunLogError(Exception):
     """A file that is no run log: the message says why and what writes one."""
 
 
@@ -25,7 +25,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
     """Reads a run log as it stands, also one that is still being written. Blank lines are passed over.
 
     Raises:
-        NotARunLog: The file holds something else, or nothing.
+        NotARunLogError: The file holds something else, or nothing.
         OSError: It cannot be read.
     """
     bad: list[tuple[int, str]] = []
@@ -60,5 +60,5 @@ def _parse(raw: bytes) -> dict[str, Any] | str:
     return value if isinstance(value, dict) else "is no JSON object"
 
 
-def _refusal(path: str | os.PathLike[str], reason: str) -> NotARunLog:
-    return NotARunLog(f"{path} is no run log: {reason}; `runvil run PROMPT --log FILE` writes one")
+def _refusal(path: str | os.PathLike[str], reason: str) -> NotARunLogError:
+    return NotARunLogError(f"{path} is no run log: {reason}; `runvil run PROMPT --log FILE` writes one")

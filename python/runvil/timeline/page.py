@@ -38,7 +38,7 @@ def write_page(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     """Writes the page of a timeline. The file is opened when the whole timeline has been read.
 
     Raises:
-        NotARunLog: As from the timeline's lines.
+        NotARunLogError: As from the timeline's lines.
         OSError: The log cannot be read or the page not written.
     """
     templates = _templates()
@@ -78,7 +78,8 @@ def _source_around(summary: Summary) -> list[tuple[int, str, bool]]:
         return []
     at = location[1]
     first = max(at - _LINES_AROUND, 1)
-    return [(first + index, text, first + index == at) for index, text in enumerate(source[first - 1 : at + _LINES_AROUND])]
+    shown = enumerate(source[first - 1 : at + _LINES_AROUND], start=first)
+    return [(number, text, number == at) for number, text in shown]
 
 
 def _templates() -> jinja2.Environment:
@@ -91,6 +92,12 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"message": read_message, "json": json_text, "json_block": json_block, "opened": open_envelope, "field": lambda line, name: text_of(line, name)}
+    environment.filters |= {
+        "message": read_message,
+        "json": json_text,
+        "json_block": json_block,
+        "opened": open_envelope,
+        "field": text_of,
+    }
     environment.globals["words"] = words
     return environment

@@ -30,7 +30,9 @@ _ABOUT_A_REPLY = frozenset(
 )
 """Events of a round; all of one round follow each other."""
 
-_SIZES = ("estimate", "count", "reserve", "window")
+_PRODUCTS = frozenset({"assistant_reply", "assistant_tool_calls"})
+
+_SIZES = "estimate", "count", "reserve", "window"
 
 
 class _Pending:
@@ -162,7 +164,7 @@ class Rounds:
             case _:
                 entry.bodies[kind] = line.get("body")
         entry.served_by = text_of(line, "model") or entry.served_by
-        if pending.section is not None and entry.origin == "chat" and kind in ("assistant_reply", "assistant_tool_calls"):
+        if pending.section is not None and entry.origin == "chat" and kind in _PRODUCTS:
             pending.section.conversation.reply = entry
 
     def _complete(self, entry: Round, line: Mapping[str, Any]) -> None:

@@ -120,6 +120,4 @@ class Sections:
         self.refused(section)
         yield from self._leave(section)
         self._open[task].pop()
-        yield SectionClosed(
-            section.name, section.task, section.depth, section.contains, finished, section.conversation
-        )
+        yield SectionClosed(section.name, section.task, section.depth, section.contains, finished, section.conversation)

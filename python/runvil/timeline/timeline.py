@@ -13,7 +13,7 @@ from runvil.timeline.tools import Tools
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from runvil.timeline.entries import Entry
+    from runvil.timeline.entries import Entry, Outcome
     from runvil.timeline.lines import Line
     from runvil.timeline.sections import OpenSection
 
@@ -36,6 +36,8 @@ _SILENT = frozenset(
     }
 )
 """Kinds that a reader learns nothing from, or that show as the section around them."""
+
+_OUTCOMES: dict[str, Outcome] = {"completed": "completed", "failed": "failed", "cancelled": "cancelled"}
 
 _ENVELOPE = frozenset({"kind", "execution", "section", "task", "seq"})
 
@@ -140,9 +142,7 @@ class Timeline:
         yield self._note(line, kind, label, _rest(line, ()), failed=kind.endswith("_failed"))
 
     def _end(self, line: Mapping[str, Any]) -> None:
-        outcome = text_of(line, "outcome")
-        if outcome == "completed" or outcome == "failed" or outcome == "cancelled":  # noqa: PLR1714 - mypy narrows this
-            self.summary.outcome = outcome
+        self.summary.outcome = _OUTCOMES.get(text_of(line, "outcome"), self.summary.outcome)
         self.summary.error = map_of(line, "error")
         self.summary.result = text_of(line, "result") or None
         self.summary.usage = counts_of(line, "usage") or self.summary.usage
