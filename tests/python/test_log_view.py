@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,13 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from conftest import document
+from conftest import clean_environment, document
 from log_lines import PARAMETERS, TOOL_RUN, Line, answer, chat, event, replied, user, wrapped
 from runvil.cli.timeline_text import TimelineText
 from runvil.timeline import Round, SectionClosed, SectionOpened, Timeline, ToolCall, read_lines, write_page
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterable
 
     from runvil.timeline import Entry
@@ -295,7 +298,7 @@ def test_failures_refusals_and_compactions(log: Callable[..., Path]) -> None:
             chat(0, [user("x")]),
             answer("round", "model_failure", round=0, failure="RateLimited", status=429, note=None, seconds=0.5),
             event("model_turn_failed", round=0, origin="chat"),
-            event("brand_new_kind", colour="red"),
+            event("brand_new_kind", colour="red", shade={"of": "red"}),
             chat(1, [user("x")]),
             answer("round", "dropped", round=1),
             event("run_failed", "Tooled"),
@@ -304,16 +307,23 @@ def test_failures_refusals_and_compactions(log: Callable[..., Path]) -> None:
     rounds = [entry for entry in entries_of(file) if isinstance(entry, Round)]
     assert [entry.status for entry in rounds] == ["refused", "failed", "dropped"]
     lines = shown(file)
-    assert "    reason: precheck" in lines
-    assert "  brand new kind" in lines
-    assert "    colour: red" in lines
+    assert "  compaction started · reason precheck · messages 12 · estimate 4,000" in lines
+    assert "  brand new kind · colour red" in lines
+    assert '    shade: {"of": "red"}' in lines
     assert any("(status 429)" in line for line in lines)
     assert "rounds: 2 requests, 0 replies, 1 failed, 1 refused" in lines
     assert "compactions: 1" in lines
     assert "failed" in lines
     page = page_of(file)[1]
-    for words in ("refused before it was sent", "compaction accepted", "4000", "given up", "brand new kind"):
+    for words in ("refused before it was sent", "compaction accepted", "estimate 4,000", "given up", "brand new kind"):
         assert words in page.words
+
+
+def test_a_cancelled_run_gives_its_requests_up(log: Callable[..., Path]) -> None:
+    ended = [event("run_failed", "Tooled"), answer("round", "dropped", round=0)]
+    lines = shown(log([*TOOL_RUN[:5], *ended]))
+    assert "  ← given up " in lines
+    assert any("a cancelled run ends like this too" in line for line in lines)
 
 
 def test_an_outcome_line_tells_the_error_and_its_place(log: Callable[..., Path]) -> None:
@@ -338,6 +348,29 @@ def test_a_run_that_is_still_going_on(log: Callable[..., Path]) -> None:
     answered = shown(log(TOOL_RUN[:6]))
     assert any("the log ends before the reply is used" in line for line in answered)
     assert '    calls web_search call_1: {"query": "hi"}' in answered
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_gets_colours_and_wrapped_lines(log: Callable[..., Path]) -> None:
+    import pty
+
+    file = log([*TOOL_RUN[:3], chat(0, [user("word " * 40 + "\x1b[31m")])])
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "runvil", "log", str(file)]
+    environment = clean_environment(TERM="xterm-256color", COLUMNS="40")
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+            while read := os.read(ours, 65536):
+                shown += read
+        assert process.wait(20) == 0
+    os.close(ours)
+    text = shown.decode()
+    assert "\x1b[1m## Search\x1b[0m" in text
+    plain = re.sub("\x1b\\[[0-9;]*m", "", text).replace("\r", "")
+    assert "\\x1b[31m" in plain
+    assert max(map(len, plain.splitlines())) <= 40
 
 
 def test_lines_that_cannot_be_read_are_named_and_skipped(runvil_command: Command, log: Callable[..., Path]) -> None:
@@ -385,14 +418,14 @@ def test_bad_usage_of_the_command(runvil_command: Command, log: Callable[..., Pa
 
 
 def test_long_texts_are_cut_unless_asked_for(log: Callable[..., Path]) -> None:
-    file = log([*TOOL_RUN[:3], chat(0, [user("x" * 1000)]), *replied(0, 1, "\n".join(map(str, range(20))))])
+    file = log([*TOOL_RUN[:3], chat(0, [user("x" * 1000)]), *replied(0, 1, "\n".join(map(str, range(100))))])
     cut, full = "\n".join(shown(file)), "\n".join(shown(file, full=True))
     assert "… 400 more characters; --full shows them" in cut
     assert "x" * 601 not in cut
     assert "\n7" in cut
     assert "\n8" not in cut
     assert "x" * 1000 in full
-    assert "\n19" in full
+    assert "\n99" in full
     assert "more characters" not in full
 
 
@@ -492,8 +525,6 @@ def test_whatever_the_fields_hold_the_log_can_be_shown(data: some.DataObject) ->
 
 
 def test_work_grows_with_the_log_and_no_faster(log: Callable[..., Path]) -> None:
-    import sys
-
     def steps(rounds: int) -> int:
         lines: list[Any] = [*TOOL_RUN[:3]]
         for number in range(rounds):

@@ -63,6 +63,6 @@ def _terminal() -> tuple[Callable[[int, Text], None], Callable[[], None]]:
     console = Console(highlight=False)
 
     def write(indent: int, line: Text) -> None:
-        console.print(Padding(line, (0, 0, 0, min(indent, console.width // 2))))
+        console.print(Padding(line, (0, 0, 0, min(indent, console.width // 2)), expand=False))
 
     return write, lambda: None

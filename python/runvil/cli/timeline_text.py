@@ -17,6 +17,8 @@ from runvil.timeline.words import (
     error_text,
     messages_text,
     model_text,
+    note_blocks,
+    note_facts,
     outcome_text,
     seconds_text,
     sizes_text,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 _STEP = 2
 _CUT_LINES = 8
 _CUT_CHARACTERS = 600
+_SLACK = 100
+"""So few characters are not worth a line that says they are missing."""
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _GOOD, _BAD, _QUIET, _HEADING, _MODEL, _TOOL = "green", "red", "dim", "bold", "cyan", "yellow"
 
@@ -178,11 +182,15 @@ class TimelineText:
 
     def _note(self, entry: Note, indent: int) -> Iterator[IndentedLine]:
         style = {"plain": _QUIET, "compaction": "magenta", "failure": _BAD}[entry.tone]
+        facts = " · ".join(note_facts(entry))
         if entry.text:
             yield from self._block(entry.label, entry.text, indent, style)
+            if facts:
+                yield indent + _STEP, _line((facts, _QUIET))
         else:
-            yield indent, _line((entry.label, style), *_task(entry.task))
-        for name, value in entry.fields.items():
+            about = f" · {facts}" if facts else ""
+            yield indent, _line((entry.label, style), (about, _QUIET), *_task(entry.task))
+        for name, value in note_blocks(entry):
             yield from self._block(name, json_text(value), indent + _STEP, _QUIET)
 
     def _block(self, name: str, text: str, indent: int, style: str = _QUIET) -> Iterator[IndentedLine]:
@@ -207,7 +215,7 @@ def _cut(text: str) -> tuple[str, int]:
         start = found + 1
     else:
         end = start - 1
-    return text[:end], len(text) - end
+    return (text, 0) if len(text) - end <= _SLACK else (text[:end], len(text) - end)
 
 
 def _task(task: str) -> Sequence[tuple[str, str]]:

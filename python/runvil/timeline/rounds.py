@@ -124,11 +124,14 @@ class Rounds:
         self._settling = None
         yield entry
 
-    def leave(self, section: OpenSection | None) -> Iterator[Entry]:
-        """Ends the rounds of a section that ends; None ends all."""
+    def leave(self, section: OpenSection | None, *, given_up: bool) -> Iterator[Entry]:
+        """Ends the rounds of a section that ends; None ends all. `given_up` says that no answer can come any more."""
         left = [number for number, pending in self._pending.items() if section is None or pending.section is section]
         for number in left:
-            yield self._pending.pop(number).entry
+            entry = self._pending.pop(number).entry
+            if given_up and entry.status == "unanswered":
+                entry.status = "dropped"
+            yield entry
 
     def _fail(self, line: Mapping[str, Any], section: OpenSection | None) -> None:
         pending = self._settling or self._of(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from runvil.timeline.entries import Conversation, SectionClosed, SectionOpened
@@ -46,6 +46,7 @@ class Sections:
     def __init__(self, leave: Callable[[OpenSection], Iterator[Entry]]) -> None:
         self._leave = leave
         self._open: dict[str, list[OpenSection]] = {}
+        self._names: Counter[tuple[str, str]] = Counter()
         self._asking: dict[str, deque[OpenSection]] = defaultdict(deque)
         self._title = ""
 
@@ -105,7 +106,7 @@ class Sections:
     def _return_to(self, name: str, task: str) -> Iterator[Entry]:
         """Closes the sections inside the one that an event belongs to."""
         open_sections = self._open[task]
-        if any(section.name == name for section in open_sections):
+        if self._names[task, name]:
             while open_sections[-1].name != name:
                 yield from self._close(task, finished=False)
 
@@ -113,6 +114,7 @@ class Sections:
         open_sections = self._open[task]
         section = OpenSection(name, task, len(open_sections) + (0 if task == MAIN_TASK else self.depth))
         open_sections.append(section)
+        self._names[task, name] += 1
         return SectionOpened(name, task, section.depth, section.contains)
 
     def _close(self, task: str, *, finished: bool) -> Iterator[Entry]:
@@ -120,4 +122,5 @@ class Sections:
         self.refused(section)
         yield from self._leave(section)
         self._open[task].pop()
+        self._names[task, section.name] -= 1
         yield SectionClosed(section.name, section.task, section.depth, section.contains, finished, section.conversation)

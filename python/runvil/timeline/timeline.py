@@ -63,6 +63,7 @@ class Timeline:
     def __init__(self, lines: Iterable[Line]) -> None:
         self.summary = Summary()
         self._lines = lines
+        self._log_ended = False
         self._sections = Sections(self._leave)
         self._rounds = Rounds(self._sections, self.summary)
         self._tools = Tools(self.summary)
@@ -76,8 +77,9 @@ class Timeline:
             else:
                 yield from self._take(line)
         yield from self._settle(None)
+        self._log_ended = True
         yield from self._sections.close_all()
-        yield from self._rounds.leave(None)
+        yield from self._leave(None)
 
     def _take(self, line: dict[str, Any]) -> Iterator[Entry]:
         yield from self._settle(line)
@@ -99,9 +101,9 @@ class Timeline:
         yield from self._rounds.settle(line)
         yield from self._tools.settle(line)
 
-    def _leave(self, section: OpenSection) -> Iterator[Entry]:
-        """What a section leaves behind when it ends."""
-        yield from self._rounds.leave(section)
+    def _leave(self, section: OpenSection | None) -> Iterator[Entry]:
+        """What a section leaves behind when it ends; None is for what belongs to no section."""
+        yield from self._rounds.leave(section, given_up=not self._log_ended)
         yield from self._tools.leave(section)
 
     def _answer(self, line: dict[str, Any]) -> Iterator[Entry]:

@@ -10,7 +10,7 @@ from runvil.timeline.fields import count_of, map_of, text_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runvil.timeline.entries import Round, Summary
+    from runvil.timeline.entries import Note, Round, Summary
 
 _ROUND_STATUS = {
     "replied": "replied",
@@ -21,7 +21,9 @@ _ROUND_STATUS = {
     "unanswered": "no answer in the log",
 }
 
-NO_ERROR_TEXT = "The log does not hold the error; `runvil run` printed it."
+_SMALL = 60
+
+NO_ERROR_TEXT = "The log does not hold the reason, which `runvil run` printed; a cancelled run ends like this too."
 
 
 def plural(count: int, noun: str) -> str:
@@ -82,6 +84,35 @@ def messages_text(entry: Round) -> str:
 def sizes_text(entry: Round) -> str:
     """The sizes of a request in tokens: `estimate 103, reserve 512, window 4,096`."""
     return ", ".join(f"{name} {size:,}" for name, size in entry.sizes.items())
+
+
+def note_facts(entry: Note) -> list[str]:
+    """The small fields of a note, each with its name: `messages 12`."""
+    return [f"{_spaced(name)} {_small(value)}" for name, value in entry.fields.items() if _small(value) is not None]
+
+
+def note_blocks(entry: Note) -> list[tuple[str, Any]]:
+    """The other fields of a note."""
+    return [(_spaced(name), value) for name, value in entry.fields.items() if _small(value) is None]
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _small(value: Any) -> str | None:
+    """A value that fits on the line, or None."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case float():
+            return str(value)
+        case str() if len(value) <= _SMALL and value.isprintable():
+            return value
+        case _:
+            return None
 
 
 def outcome_text(summary: Summary) -> str:
