@@ -293,8 +293,8 @@ def test_failures_refusals_and_compactions(log: Callable[..., Path]) -> None:
         [
             *TOOL_RUN[:3],
             event("model_turn_failed", origin="chat"),
-            event("compaction_started", reason="precheck", messages=12, estimate=4000),
-            event("compaction_accepted", messages=3, estimate=300),
+            event("compaction_started", reason="precheck", records=12, estimate=4000),
+            event("compaction_accepted", records_before=12, estimate_before=4000, records=3, estimate=300),
             chat(0, [user("x")]),
             answer("round", "model_failure", round=0, failure="RateLimited", status=429, note=None, seconds=0.5),
             event("model_turn_failed", round=0, origin="chat"),
@@ -307,7 +307,8 @@ def test_failures_refusals_and_compactions(log: Callable[..., Path]) -> None:
     rounds = [entry for entry in entries_of(file) if isinstance(entry, Round)]
     assert [entry.status for entry in rounds] == ["refused", "failed", "dropped"]
     lines = shown(file)
-    assert "  compaction started · reason precheck · messages 12 · estimate 4,000" in lines
+    assert "  compaction started · reason precheck · records 12 · estimate 4,000" in lines
+    assert "  compaction accepted · records 12 → 3 · estimate 4,000 → 300" in lines
     assert "  brand new kind · colour red" in lines
     assert '    shade: {"of": "red"}' in lines
     assert any("(status 429)" in line for line in lines)
@@ -315,7 +316,7 @@ def test_failures_refusals_and_compactions(log: Callable[..., Path]) -> None:
     assert "compactions: 1" in lines
     assert "failed" in lines
     page = page_of(file)[1]
-    for words in ("refused before it was sent", "compaction accepted", "estimate 4,000", "given up", "brand new kind"):
+    for words in ("refused before it was sent", "compaction accepted", "records 12 → 3", "given up", "brand new kind"):
         assert words in page.words
 
 

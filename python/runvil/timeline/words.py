@@ -87,8 +87,14 @@ def sizes_text(entry: Round) -> str:
 
 
 def note_facts(entry: Note) -> list[str]:
-    """The small fields of a note, each with its name: `messages 12`."""
-    return [f"{_spaced(name)} {_small(value)}" for name, value in entry.fields.items() if _small(value) is not None]
+    """The small fields of a note, each with its name: `records 3`, or `records 12 → 3` when it tells both."""
+    small = {name: text for name, value in entry.fields.items() if (text := _small(value)) is not None}
+    pairs = {name: f"{earlier} → {text}" for name, text in small.items() if (earlier := small.get(f"{name}_before"))}
+    return [
+        f"{_spaced(name)} {pairs.get(name, text)}"
+        for name, text in small.items()
+        if name.removesuffix("_before") not in pairs or name in pairs
+    ]
 
 
 def note_blocks(entry: Note) -> list[tuple[str, Any]]:
