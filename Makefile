@@ -14,7 +14,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.lua' 
 PACKAGE := pyproject.toml $(shell find python -not -name '*.pyc' -not -name '*.so' -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-python format develop bench bench-peers lock clean
+.PHONY: help demo test test-rust test-python test-browser lint lint-rust lint-python format develop bench bench-peers lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +33,11 @@ test-rust: $(BIN)/python ## the tests of the crates
 
 test-python: develop ## the tests of the package
 	$(BIN)/python -m pytest
+
+test-browser: develop ## look at the page of `runvil log --html` with a headless Chromium, which must be installed
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	echo "make test-browser needs Chromium or Chrome on the PATH (Debian: apt-get install chromium)" >&2; exit 1
+	$(BIN)/python -m pytest tests/browser
 
 lint: lint-python lint-rust ## every lint and type check
 

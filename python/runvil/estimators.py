@@ -59,7 +59,7 @@ class Tokenizer:
     ) -> None:
         if not callable(count):
             raise TypeError(f"count must be a function, got {type(count).__name__}")
-        if not isinstance(name, str) or not name.strip():
+        if not name.strip():
             raise ValueError("an estimator's name must be a text that is not blank")
         _check_count("per_message", per_message)
         _check_count("image_tokens", image_tokens)

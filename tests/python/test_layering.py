@@ -32,7 +32,7 @@ LAYERS = [
     {"_native", "errors", "estimators", "limits", "threads"},
     {"broker", "host", "reply", "schema", "prompt"},
     {"asking", "compactors", "conversation", "http", "jsonl", "looping", "model", "packs", "replies", "harness"},
-    {"config", "effects", "record", "requests_log", "run_log", "scripted"},
+    {"config", "effects", "record", "requests_log", "run_log", "scripted", "timeline"},
     {"runs"},
     {"cli"},
 ]

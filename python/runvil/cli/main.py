@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"runvil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands)
+    _add_log(commands)
     _add_check(commands)
     _add_models(commands)
     _add_init(commands)
@@ -89,6 +90,19 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("--json", action="store_true", help="print the outcome as a JSON object")
     run.add_argument("--quiet", action="store_true", help="no progress and no live output")
     run.set_defaults(command=_run)
+
+
+def _add_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    log = commands.add_parser(
+        "log",
+        help="show what happened in a run",
+        description="Shows a run log, which `runvil run --log FILE` writes, as a timeline.",
+        allow_abbrev=False,
+    )
+    log.add_argument("file", metavar="FILE", type=Path, help="the run log; it may be of a run that is still going on")
+    log.add_argument("--full", action="store_true", help="show long texts in full")
+    log.add_argument("--html", metavar="OUT", type=Path, help="write one self-contained page to this file instead")
+    log.set_defaults(command=_log)
 
 
 def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -133,6 +147,12 @@ def _run(options: argparse.Namespace) -> int:
     from runvil.cli.run import run
 
     return run(options)
+
+
+def _log(options: argparse.Namespace) -> int:
+    from runvil.cli.log import show_log
+
+    return show_log(options.file, full=options.full, html=options.html)
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,10 @@ def run(options: argparse.Namespace) -> int:
         result = asyncio.run(_attended(prompt, options.args, keywords))
     except RunError as error:
         _finish(progress)
-        return _report_failure(error, as_json=options.json)
+        code = _report_failure(error, as_json=options.json)
+        if options.log is not None:
+            say(f"to see what happened: runvil log {shlex.quote(str(options.log))}")
+        return code
     except RunCancelled as cancelled:
         _finish(progress)
         return _report_cancelled(cancelled, as_json=options.json)
