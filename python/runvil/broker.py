@@ -65,9 +65,19 @@ class Request:
         return self._native.messages()
 
     @property
-    def tools(self) -> list[str]:
-        """The names of the tools the model may call."""
+    def tools(self) -> list[dict[str, Any]]:
+        """The tools the model may call, in the form of a request body: `{"type": "function", "function": {…}}`."""
         return self._native.tools
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of the tools the model may call."""
+        return self._native.tool_names
+
+    @property
+    def native(self) -> RoundRequest:
+        """The request as the engine made it."""
+        return self._native
 
     @property
     def options(self) -> dict[str, Any]:
@@ -106,8 +116,8 @@ class Request:
     def body(self, **fields: Any) -> bytes:
         """The whole JSON body of a chat completion request.
 
-        It holds `model`, `messages` and what is set of `temperature` and `max_tokens`. `fields` adds to that or
-        replaces it; a field that is None is left out.
+        It holds `model`, `messages`, `tools` when there are any, and what is set of `temperature` and `max_tokens`.
+        `fields` adds to that or replaces it; a field that is None is left out.
         """
         options = self._native.options
         named = {name: options.get(name) for name in ("temperature", "max_tokens")}

@@ -53,6 +53,7 @@ class Effects:
     ) -> None:
         self._models = models
         self._raw_broker = raw_broker
+        self._packs = {pack.name: pack for pack in packs}
         self._tools = {f"{pack.name}/{tool.name}": tool for pack in packs for tool in pack.tools.values()}
         self._host = host
         self._prompt_path = prompt_path
@@ -68,6 +69,8 @@ class Effects:
                 return await self._round(effect.request)
             case "count_tokens":
                 return await self._count_tokens(effect.count)
+            case "render_packs":
+                return self._render(effect.tools)
             case "tool_call":
                 return await self._tool_call(effect.path, effect.arguments)
             case "load_library":
@@ -115,6 +118,18 @@ class Effects:
             self._causes.append((message, error))
             return "count_failure", {"message": message}
         return "counted", {"tokens": tokens}
+
+    def _render(self, paths: Sequence[str]) -> Answer:
+        """What models read about tools, in the order they were asked for."""
+        rendered = []
+        for path in paths:
+            pack, _, name = path.partition("/")
+            try:
+                rendered.append(self._packs[pack].render(name))
+            except Exception as error:  # noqa: BLE001 - a pack may raise anything; the caller finds it as the cause
+                self._causes.append((path, error))
+                return "render_failure", {"path": path}
+        return "rendered", {"tools": rendered}
 
     async def _tool_call(self, path: str, arguments: Mapping[str, Any]) -> Answer:
         tool = self._tools.get(path)

@@ -33,7 +33,8 @@ class Harness:
         run: The state machine.
         perform: Does the work of one effect. An exception it raises cancels the run and comes out of `drive`.
         on_events: Called with the events of each step.
-        on_answer: Called with each effect and its answer, before the run sees it.
+        on_answer: Called with each effect, its answer and the seconds it took, before the run sees it.
+        on_outcome: Called with the outcome, before the last events.
     """
 
     def __init__(
@@ -41,16 +42,18 @@ class Harness:
         run: Run,
         perform: Callable[[Effect], Coroutine[Any, Any, Answer]],
         on_events: Callable[[Sequence[Event]], None],
-        on_answer: Callable[[Effect, Answer], None],
+        on_answer: Callable[[Effect, Answer, float], None],
+        on_outcome: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
         self._run = run
         self._perform = perform
         self._on_events = on_events
         self._on_answer = on_answer
+        self._on_outcome = on_outcome
         self._loop = asyncio.get_running_loop()
-        self._pending: dict[asyncio.Task[Answer], Effect] = {}
+        self._pending: dict[asyncio.Task[Answer], tuple[Effect, float]] = {}
         self._stopping: set[asyncio.Task[Answer]] = set()
-        self._answers: asyncio.Queue[tuple[Effect, Answer]] = asyncio.Queue()
+        self._answers: asyncio.Queue[tuple[Effect, Answer, float]] = asyncio.Queue()
         self._busy = False
         self._cancelled = False
         self._failure: BaseException | None = None
@@ -76,12 +79,14 @@ class Harness:
     async def _step_until_done(self) -> Outcome:
         while True:
             step = await self._step()
+            if step.outcome is not None:
+                self._guarded(self._on_outcome, step.outcome)
             self._guarded(self._on_events, step.events)
             if step.outcome is not None:
                 return step.outcome
             for effect in step.effects:
                 task = self._loop.create_task(self._perform(effect))
-                self._pending[task] = effect
+                self._pending[task] = effect, self._loop.time()
                 task.add_done_callback(self._finish)
             if self._cancelled or self._run.decided:
                 self._drop_all()
@@ -97,9 +102,9 @@ class Harness:
 
     async def _resume_with_answers(self) -> None:
         """Waits for an answer and hands it over, along with all others that have arrived."""
-        effect, answer = await self._answers.get()
+        effect, answer, seconds = await self._answers.get()
         while True:
-            self._guarded(self._on_answer, effect, answer)
+            self._guarded(self._on_answer, effect, answer, seconds)
             try:
                 self._run.resume(effect.id, answer)
             except Exception as error:  # noqa: BLE001 - an answer the engine cannot take ends the run, not the driver
@@ -107,17 +112,22 @@ class Harness:
                 self._run.resume(effect.id, DROPPED)
             if self._answers.empty():
                 return
-            effect, answer = self._answers.get_nowait()
+            effect, answer, seconds = self._answers.get_nowait()
 
     def _finish(self, task: asyncio.Task[Answer]) -> None:
         self._stopping.discard(task)
-        error = None if task.cancelled() else task.exception()
-        effect = self._pending.pop(task, None)
-        if effect is None:  # dropped before: the run has its answer
+        pending = self._pending.pop(task, None)
+        if pending is None:  # dropped before: the run has its answer
             return
+        self._answered(task, *pending)
+
+    def _answered(self, task: asyncio.Task[Answer], effect: Effect, started: float) -> None:
+        """Queues the answer of a task that is done; one that was cancelled or raised drops its effect."""
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
-        self._answers.put_nowait((effect, DROPPED if task.cancelled() or error is not None else task.result()))
+        answer = DROPPED if task.cancelled() or error is not None else task.result()
+        self._answers.put_nowait((effect, answer, self._loop.time() - started))
 
     def _stop(self) -> None:
         self._cancelled = True
@@ -125,10 +135,13 @@ class Harness:
 
     def _drop_all(self) -> None:
         pending, self._pending = self._pending, {}
-        for task, effect in pending.items():
+        for task, (effect, started) in pending.items():
+            if task.done():  # its answer has come, and is not lost
+                self._answered(task, effect, started)
+                continue
             self._stopping.add(task)
             task.cancel()
-            self._answers.put_nowait((effect, DROPPED))
+            self._answers.put_nowait((effect, DROPPED, self._loop.time() - started))
 
     def _guarded(self, observer: Callable[..., None], *args: Any) -> None:
         """Calls an observer; an exception it raises ends the run instead of breaking the driver."""

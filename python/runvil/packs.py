@@ -142,6 +142,11 @@ class Pack:
                 raise ValueError(f"pack {name!r} has two tools named {made.name!r}")
             self.tools[made.name] = made
 
+    def render(self, name: str) -> dict[str, Any]:
+        """What a model reads about one of the tools: its description and the JSON Schema of its arguments."""
+        made = self.tools[name]
+        return {"description": made.description, "parameters": made.parameters}
+
     def to_dict(self) -> dict[str, Any]:
         """The pack without its functions, in the engine's form."""
         return {"name": self.name, "tools": [entry.to_dict() for entry in self.tools.values()]}

@@ -29,8 +29,9 @@ class AnswerRecorder:
             fields = pack.to_dict()
             self._lines.write({"pack": fields["name"], "tools": fields["tools"]})
 
-    def answer(self, effect: Effect, answer: Answer) -> None:
+    def answer(self, effect: Effect, answer: Answer, seconds: float) -> None:
         """Writes the answer to one effect; effects that a script cannot answer are left out."""
+        del seconds
         what, payload = answer
         if effect.kind == "round":
             self._early[effect.request.round] = _model_line(what, payload)

@@ -39,7 +39,7 @@ def request_json(request: Request) -> bytes:
         "handle": request.handle,
     }
     after: dict[str, Any] = {
-        "tools": request.tools,
+        "tools": request.tool_names,
         "options": request.options,
         "estimate": request.estimate,
         "count": request.count,

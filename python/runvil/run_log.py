@@ -6,7 +6,6 @@ none of a provider's own words ever reach it.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from runvil.jsonl import LineFile
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from runvil._native import Effect, Event
+    from runvil._native import Effect, Event, RoundRequest
     from runvil.broker import Request
     from runvil.harness import Answer
 
@@ -27,7 +26,7 @@ class RunLog:
     def __init__(self, path: str | os.PathLike[str], execution: str) -> None:
         self._lines = LineFile(path)
         self._execution = execution
-        self._sent: dict[str, list[bytes]] = {}
+        self._sent: dict[str, RoundRequest] = {}
 
     def parameters(self, fields: Mapping[str, Any]) -> None:
         """Writes the first line: what the run started from."""
@@ -44,35 +43,52 @@ class RunLog:
         `from` is the 1-based position of the first message that differs; the messages before it are those of the
         earlier request. An inference is a list of its own.
         """
-        messages = request.messages
-        kept = 0
+        native = request.native
+        earlier = None if request.conversation is None else self._sent.get(request.conversation)
+        kept, messages = (0, native.messages_json()) if earlier is None else native.difference(earlier)
         if request.conversation is not None:
-            digests = [blake2b(to_json(message).encode(), digest_size=16).digest() for message in messages]
-            kept = _shared_start(self._sent.get(request.conversation, []), digests)
-            self._sent[request.conversation] = digests
-        line = {"kind": "chat", "execution": self._execution, "section": request.section, "round": request.round}
-        line |= {"origin": request.origin, "model": request.model, "from": kept + 1, "messages": messages[kept:]}
-        self._lines.write(line)
+            self._sent[request.conversation] = native
+        before = {
+            "kind": "chat",
+            "execution": self._execution,
+            "section": request.section,
+            "round": request.round,
+            "origin": request.origin,
+            "model": request.model,
+            "role": request.role,
+            "from": kept + 1,
+        }
+        after: dict[str, Any] = {
+            "tools": request.tool_names,
+            "estimate": request.estimate,
+            "count": request.count,
+            "reserve": request.reserve,
+            "window": request.window,
+        }
+        if request.estimator is not None:
+            after["estimator"] = request.estimator
+        opening, closing = to_json(before)[:-1].encode(), to_json(after)[1:].encode()
+        self._lines.write_json(b"".join((opening, b',"messages":', messages, b",", closing)))
 
-    def answer(self, effect: Effect, answer: Answer) -> None:
-        """Writes the answer to an effect."""
+    def answer(self, effect: Effect, answer: Answer, seconds: float) -> None:
+        """Writes the answer to an effect, which took so many seconds."""
         what, payload = answer
         line = {"kind": "answer", "execution": self._execution, "effect": effect.id, "of": effect.kind, "answer": what}
         if effect.kind == "round":
             line["round"] = effect.request.round
         elif effect.kind == "tool_call":
-            line["tool"] = effect.path
-        self._lines.write(line | _loggable(payload))
+            line |= {"tool": effect.path, "call_id": effect.call_id, "caller": effect.caller}
+            if effect.caller == "script":
+                line["arguments"] = effect.arguments
+        self._lines.write(line | {"seconds": round(seconds, 6)} | _loggable(payload))
+
+    def outcome(self, fields: Mapping[str, Any]) -> None:
+        """Writes how the run ended; its last events follow."""
+        self._lines.write({"kind": "outcome", "execution": self._execution, **fields})
 
     def close(self) -> None:
         """Closes the file."""
         self._lines.close()
-
-
-def _shared_start(earlier: list[bytes], later: list[bytes]) -> int:
-    """How many messages two requests have in common from their start."""
-    pairs = zip(earlier, later, strict=False)
-    return next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(earlier), len(later)))
 
 
 def _loggable(payload: Any) -> dict[str, Any]:

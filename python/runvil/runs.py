@@ -150,7 +150,7 @@ class RunHandle:
     def __init__(self, plan: _Plan) -> None:
         self._plan = plan
         self._listeners: list[_EventQueue] = []
-        self._harness = Harness(plan.native, plan.effects.perform, self._on_events, plan.on_answer)
+        self._harness = Harness(plan.native, plan.effects.perform, self._on_events, plan.on_answer, plan.on_outcome)
         self._task = asyncio.get_running_loop().create_task(self._drive())
         self._task.add_done_callback(_retrieve)
         self._too_late = False
@@ -223,6 +223,17 @@ class RunHandle:
             self._plan.close()
 
 
+def outcome_fields(outcome: Outcome) -> dict[str, Any]:
+    """How a run ended, without a provider's own words."""
+    fields: dict[str, Any] = {"outcome": outcome.status}
+    if outcome.status == "completed":
+        fields["result"] = outcome.text or ""
+    elif outcome.status == "failed":
+        error = outcome.error or {}
+        fields["error"] = {name: value for name, value in error.items() if value is not None and name != "detail"}
+    return fields | {"turns": outcome.turns, "usage": outcome.usage}
+
+
 class _EventQueue:
     """The events of one listener."""
 
@@ -256,7 +267,8 @@ class _Plan:
     execution: str
     deadline: float | None
     event_sinks: list[Callable[[Sequence[Event]], None]] = field(default_factory=list)
-    answer_sinks: list[Callable[[Effect, Answer], None]] = field(default_factory=list)
+    answer_sinks: list[Callable[[Effect, Answer, float], None]] = field(default_factory=list)
+    outcome_sinks: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
     files: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @classmethod
@@ -296,6 +308,7 @@ class _Plan:
                 run_log.parameters(_logged_parameters(prompt, params))
                 self.event_sinks.append(run_log.events)
                 self.answer_sinks.append(run_log.answer)
+                self.outcome_sinks.append(run_log.outcome)
                 self.effects.request_sinks.append(run_log.request)
             if requests := options.get("requests"):
                 requests_log = opened.enter_context(contextlib.closing(RequestsLog(requests)))
@@ -309,9 +322,13 @@ class _Plan:
         for sink in self.event_sinks:
             sink(events)
 
-    def on_answer(self, effect: Effect, answer: Answer) -> None:
+    def on_answer(self, effect: Effect, answer: Answer, seconds: float) -> None:
         for sink in self.answer_sinks:
-            sink(effect, answer)
+            sink(effect, answer, seconds)
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        for sink in self.outcome_sinks:
+            sink(outcome_fields(outcome))
 
     def close(self) -> None:
         self.files.close()

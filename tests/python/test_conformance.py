@@ -126,7 +126,7 @@ def test_case(case: Table, tmp_path: Path) -> None:
             prompt,
             case.get("args", ""),
             models=models,
-            packs=[runvil.Pack(name, []) for name in case.get("packs", [])],
+            packs=[*broker.packs, *(runvil.Pack(name, []) for name in case.get("packs", []))],
             host=world,
             limits=runvil.Limits(**limits),
             seed=case.get("seed", 0),

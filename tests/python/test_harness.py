@@ -102,7 +102,8 @@ async def test_an_answer_is_observed_before_the_run_sees_it() -> None:
     async def perform(effect: Effect) -> Answer:
         return "timer", effect.id
 
-    def on_answer(effect: Effect, answer: Answer) -> None:
+    def on_answer(effect: Effect, answer: Answer, seconds: float) -> None:
+        assert seconds >= 0
         seen.append((effect.id, answer, list(machine.answers)))
 
     await drive(machine, perform, on_events=seen.append, on_answer=on_answer)

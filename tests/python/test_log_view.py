@@ -104,7 +104,7 @@ def test_a_real_run_as_text_and_as_a_page(runvil_command: Command, tmp_path: Pat
     assert timeline == [
         "## Only",
         "  log: starting",
-        "  → round 0 chat writer · 1 message",
+        "  → round 0 chat writer · 1 message · estimate 4, count 4, reserve 1,024, window 8,192",
         "    1 user: one",
         "  ← turn 1 5 prompt + 2 completion tokens",
         "    thinking: let me think",

@@ -61,12 +61,7 @@ impl Request {
     /// Where this request's record run goes on after the very messages of an earlier one: the index of the first record
     /// behind them.
     fn end_of_prefix(&self, earlier: &Self) -> Option<usize> {
-        let common = if self.lineage.is(&earlier.lineage) {
-            self.records.len().min(earlier.records.len())
-        } else {
-            let pairs = self.records.iter_from(0).zip(earlier.records.iter_from(0));
-            pairs.take_while(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours.wire() == theirs.wire()).count()
-        };
+        let common = self.common_records(earlier);
         // Messages that end before this record are the same; the rest is compared by value.
         let mut start = run_start(&self.records, common.min(self.records.len()));
         let mut other = start;
@@ -79,6 +74,38 @@ impl Request {
             (start, other) = (end, other_end);
         }
         Some(start)
+    }
+
+    /// How many records this request and an earlier one begin with alike.
+    fn common_records(&self, earlier: &Self) -> usize {
+        if self.lineage.is(&earlier.lineage) {
+            return self.records.len().min(earlier.records.len());
+        }
+        let pairs = self.records.iter_from(0).zip(earlier.records.iter_from(0));
+        pairs.take_while(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours.wire() == theirs.wire()).count()
+    }
+
+    /// What this request adds to an earlier one: how many messages both begin with, and the JSON array of the others.
+    ///
+    /// For a list that only grew this costs what was added.
+    pub fn difference(&self, earlier: &Self) -> (u64, Vec<u8>) {
+        let common = self.common_records(earlier);
+        let len = self.records.len();
+        let mut start = run_start(&self.records, common.min(len));
+        let mut other = run_start(&earlier.records, common.min(earlier.records.len()));
+        let mut shared = self.totals.messages - messages_from(&self.records, start);
+        if start == other {
+            while start < len && other < earlier.records.len() && self.run_text(start) == earlier.run_text(other) {
+                (start, other) = (run_end(&self.records, start), run_end(&earlier.records, other));
+                shared += 1;
+            }
+        }
+        let mut text = String::from("[");
+        if start < len {
+            self.push_messages(start, &mut text);
+        }
+        text.push(']');
+        (shared, text.into_bytes())
     }
 
     /// The JSON of the message that begins with this record.
@@ -189,6 +216,16 @@ impl Request {
         tail.push('}');
         Body::new(head, self.clone(), tail)
     }
+}
+
+/// How many messages the records from this index on make; it begins a message.
+fn messages_from(records: &Sequence<Arc<Record>>, start: usize) -> u64 {
+    let (mut messages, mut start) = (0, start);
+    while start < records.len() {
+        start = run_end(records, start);
+        messages += 1;
+    }
+    messages
 }
 
 impl fmt::Debug for Request {

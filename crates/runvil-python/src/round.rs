@@ -86,8 +86,14 @@ impl RoundRequest {
         self.round.estimator.as_deref()
     }
 
+    /// The tools in wire form.
     #[getter]
-    fn tools(&self) -> Vec<String> {
+    fn tools<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &Value::Array(self.round.tools.to_wire().to_vec()))
+    }
+
+    #[getter]
+    fn tool_names(&self) -> Vec<String> {
         self.round.tools.names().to_vec()
     }
 
@@ -108,7 +114,14 @@ impl RoundRequest {
         PyBytes::new(py, &bytes)
     }
 
-    /// A whole request body: the messages, then the given fields. `model` names the model; `messages` cannot be given.
+    /// What it adds to an earlier request: how many messages both begin with, and the others as a JSON array.
+    fn difference<'py>(&self, py: Python<'py>, earlier: &Bound<'py, Self>) -> (u64, Bound<'py, PyBytes>) {
+        let earlier = earlier.get();
+        let (shared, rest) = py.detach(|| self.round.request.difference(&earlier.round.request));
+        (shared, PyBytes::new(py, &rest))
+    }
+
+    /// A whole request body: the messages, the tools when there are any, then the given fields. `model` names the model; `messages` cannot be given.
     fn body<'py>(&self, py: Python<'py>, fields: &Bound<'py, PyMapping>) -> PyResult<Bound<'py, PyBytes>> {
         let Value::Object(mut fields) = from_python(fields.as_any(), "a field of the request body")? else {
             return Ok(PyBytes::new(py, b""));
@@ -117,8 +130,9 @@ impl RoundRequest {
             Some(Value::String(model)) => model.clone(),
             _ => self.round.model_id.clone(),
         };
-        let tools = fields.shift_remove("tools");
-        let bytes = py.detach(|| self.round.request.body(&model, tools.as_ref(), &fields));
+        let own = || Value::Array(self.round.tools.to_wire().to_vec());
+        let tools = fields.shift_remove("tools").unwrap_or_else(own);
+        let bytes = py.detach(|| self.round.request.body(&model, Some(&tools), &fields));
         Ok(PyBytes::new(py, &bytes))
     }
 }
