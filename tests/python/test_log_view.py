@@ -100,7 +100,9 @@ def test_a_real_run_as_text_and_as_a_page(runvil_command: Command, tmp_path: Pat
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "\x1b" not in ended.stdout
     lines = ended.stdout.splitlines()
-    timeline = lines[lines.index("## Only") : lines.index("completed") - 1]
+    timeline = [
+        re.sub(r" (· )?[\d.]+ m?s$", "", line) for line in lines[lines.index("## Only") : lines.index("completed") - 1]
+    ]
     assert timeline == [
         "## Only",
         "  log: starting",
@@ -109,7 +111,7 @@ def test_a_real_run_as_text_and_as_a_page(runvil_command: Command, tmp_path: Pat
         "  ← turn 1 5 prompt + 2 completion tokens",
         "    thinking: let me think",
         "    reply: first",
-        "  → round 1 chat writer · 3 messages, new from 2 on",
+        "  → round 1 chat writer · 3 messages, new from 2 on · estimate 14, count 11, reserve 1,024, window 8,192",
         "    2 assistant, as above",
         "    3 user: two",
         "  ← turn 2 length · 9 prompt tokens",

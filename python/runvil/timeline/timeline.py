@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runvil.timeline.entries import Note, SkippedLine, Summary
-from runvil.timeline.fields import counts_of, map_of, text_of
+from runvil.timeline.fields import map_of, text_of
 from runvil.timeline.rounds import Rounds
 from runvil.timeline.sections import MAIN_TASK, Sections
 from runvil.timeline.tools import Tools
@@ -118,7 +118,9 @@ class Timeline:
             case "load_library" if answer == "library":
                 yield self._note(line, "library", f"library {text_of(line, 'path')} loaded", {})
             case of:
-                rest = _rest(line, {"effect", "of", "answer"})
+                rest = _rest(
+                    line, {"effect", "of", "answer", "seconds"} | ({"tools"} if of == "render_packs" else set())
+                )
                 failed = answer.endswith(("failure", "missing"))
                 label = f"{of.replace('_', ' ')}: {answer.replace('_', ' ')}"
                 yield self._note(line, "answer", label, rest, failed=failed)
@@ -147,7 +149,6 @@ class Timeline:
         self.summary.outcome = _OUTCOMES.get(text_of(line, "outcome"), self.summary.outcome)
         self.summary.error = map_of(line, "error")
         self.summary.result = text_of(line, "result") or None
-        self.summary.usage = counts_of(line, "usage") or self.summary.usage
 
     def _note(
         self, line: Mapping[str, Any], kind: str, label: str, fields: dict[str, Any], *, failed: bool = False
