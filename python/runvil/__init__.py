@@ -28,9 +28,10 @@ from runvil.http import HttpBroker
 from runvil.limits import Limits
 from runvil.model import Model
 from runvil.packs import Pack, Tool, tool
+from runvil.plan import RunOptions
 from runvil.prompt import Prompt
 from runvil.reply import Reply
-from runvil.runs import Result, RunHandle, RunOptions, run, run_async, start
+from runvil.runs import Result, RunHandle, run, run_async, start
 from runvil.scripted import ScriptedBroker
 
 __all__ = [

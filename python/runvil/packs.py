@@ -12,7 +12,7 @@ from runvil.schema import check_arguments, describe_parameters, read_docstring
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 SEGMENT_RULE = "use lower-case ASCII letters, digits, '-', '_' and '.'"
 _SEGMENT = re.compile(r"[a-z0-9\-_.]+")
@@ -141,6 +141,17 @@ class Pack:
             if made.name in self.tools:
                 raise ValueError(f"pack {name!r} has two tools named {made.name!r}")
             self.tools[made.name] = made
+
+    def activate(self, config: Any) -> Awaitable[None] | None:
+        """Prepares the pack for a run; for subclasses. Called before a run that uses the pack begins.
+
+        May be an `async def`; a plain `def` runs on a thread of its own. When it raises, the run goes on as if the
+        application did not have the pack.
+
+        Args:
+            config: The `config` of the prompt's `uses` entry, as Python data; None when it has none.
+        """
+        return None
 
     def render(self, name: str) -> dict[str, Any]:
         """What a model reads about one of the tools: its description and the JSON Schema of its arguments."""

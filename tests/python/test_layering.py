@@ -32,7 +32,8 @@ LAYERS = [
     {"_native", "errors", "estimators", "limits", "threads"},
     {"broker", "host", "reply", "schema", "prompt"},
     {"asking", "compactors", "conversation", "http", "jsonl", "looping", "model", "packs", "replies", "harness"},
-    {"config", "effects", "record", "requests_log", "run_log", "scripted", "timeline"},
+    {"activation", "config", "effects", "record", "requests_log", "run_log", "scripted", "timeline"},
+    {"plan"},
     {"runs"},
     {"cli"},
 ]

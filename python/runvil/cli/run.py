@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
     from runvil.broker import Request
     from runvil.cli.output import LiveText
+    from runvil.plan import RunOptions
     from runvil.prompt import Prompt
     from runvil.reply import Reply
-    from runvil.runs import Result, RunHandle, RunOptions
+    from runvil.runs import Result, RunHandle
 
 
 def run(options: argparse.Namespace) -> int:
