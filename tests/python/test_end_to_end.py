@@ -215,7 +215,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tmp_path: Path) -> None:
     script = tmp_path / "stuck.py"
     script.write_text(
         "import sys, time\n"
-        "from runvil import _native, runs\n"
+        "from runvil import _native, plan\n"
         "from runvil.cli.main import main\n"
         # A step that nothing can interrupt stands for a fault in the engine.
         "class Stuck:\n"
@@ -225,7 +225,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tmp_path: Path) -> None:
         "        print('ready', flush=True)\n"
         "        time.sleep(60)\n"
         "    def cancel(self): print('cancelled', flush=True)\n"
-        "runs._native = type('Native', (), {'Run': Stuck, '__version__': ''})\n"
+        "plan._native = type('Native', (), {'Run': Stuck, '__version__': ''})\n"
         "sys.exit(main(['run', 'first-chat', '--replies', '/dev/null', '--quiet']))\n",
         encoding="utf-8",
     )
