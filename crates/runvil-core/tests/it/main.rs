@@ -13,4 +13,5 @@ mod properties;
 mod record;
 mod repair;
 mod support;
+mod tool_loop;
 mod writer;
