@@ -341,6 +341,31 @@ fn a_failed_request_goes_to_no_compactor() {
     }
 }
 
+#[test]
+fn a_round_on_a_long_history_costs_what_it_adds() {
+    // LOP-40
+    let work = |records: usize| {
+        let mut bench = Bench::new(1000);
+        for _ in 0..records / 2 {
+            bench.list.append(Record::assistant("x")).unwrap();
+            bench.list.append(Record::user("y")).unwrap();
+        }
+        bench.machine.send(&mut bench.list, RoundModel { context: 1 << 30, ..MODEL }, &bench.anchor);
+        let before = bench.list.work();
+        for round in 0..50 {
+            let mut reply = calls(&["a"]);
+            reply.tool_calls[0].id = round.to_string();
+            issued(bench.reply(&reply));
+            assert!(matches!(bench.answer(0, "r"), Step::Round));
+            bench.machine.send(&mut bench.list, RoundModel { context: 1 << 30, ..MODEL }, &bench.anchor);
+        }
+        let after = bench.list.work();
+        (after.records_checked - before.records_checked, after.records_composed - before.records_composed)
+    };
+    assert_eq!(work(2000), (100, 100));
+    assert_eq!(work(4000), work(2000));
+}
+
 /// A script: replies by name, and whether an answer is dropped.
 fn any_reply() -> impl Strategy<Value = Reply> {
     prop_oneof![

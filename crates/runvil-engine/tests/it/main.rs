@@ -3,4 +3,5 @@
 mod conformance;
 mod driver;
 mod machine;
+mod tool_rounds;
 mod warnings;
