@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import inspect
 import secrets
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from runvil import _native, compactors
 from runvil.asking import LiveText, ask
 from runvil.broker import Request
 from runvil.errors import LoopError, ToolError
 from runvil.estimators import Counter, Tokenizer
-from runvil.packs import Tool, call_tool, to_json, tool
-from runvil.threads import call_user_code, in_thread
+from runvil.packs import Tool, call_tool, make_tool
+from runvil.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -237,42 +237,19 @@ class Toolbox:
     def __init__(
         self, tools: Iterable[Any], dispatch: Callable[[str, dict[str, Any]], Any] | None, *, trusted: bool
     ) -> None:
-        self.schemas: list[dict[str, Any]] = []
         self._tools: dict[str, Tool] = {}
-        self._dispatch = dispatch
-        self._trusted = trusted
         for entry in tools:
-            self._add(entry)
-        names = [schema["name"] for schema in self.schemas]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two tools are named {name!r}")
-
-    def _add(self, entry: Any) -> None:
-        if isinstance(entry, dict):
-            function = entry.get("function", entry) if entry.get("type") == "function" else entry
-            name = function.get("name")
-            if not isinstance(name, str) or not name.strip():
-                raise ValueError('a tool schema needs a "name", a text that is not blank')
-            if self._dispatch is None:
-                raise TypeError(f"tool {name!r} is a schema; pass dispatch=, the function that runs it")
-            parameters = function.get("parameters") or {"type": "object", "properties": {}}
-            schema = {"name": name, "description": function.get("description") or "", "parameters": parameters}
-            self.schemas.append(schema)
-            return
-        made = entry if isinstance(entry, Tool) else tool(entry)
-        self._tools[made.name] = made
-        self.schemas.append({"name": made.name, "description": made.description, "parameters": made.parameters})
+            made = make_tool(entry, dispatch, trusted=trusted)
+            if made.name in self._tools:
+                raise ValueError(f"two tools are named {made.name!r}")
+            self._tools[made.name] = made
+        self.schemas = [made.to_dict() for made in self._tools.values()]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
         """Runs one call; what it raises becomes its outcome."""
+        made = self._tools[name]
         try:
-            made = self._tools.get(name)
-            if made is not None:
-                return "output", await call_tool(name, made, arguments), made.trusted
-            # A schema without a dispatch function was refused when the loop was made.
-            dispatch = cast("Callable[[str, dict[str, Any]], Any]", self._dispatch)
-            return "output", await dispatched(dispatch, name, arguments), self._trusted
+            return "output", await call_tool(name, made, arguments), made.trusted
         except ToolError as error:
             return "failure", str(error), False
         except asyncio.CancelledError:
@@ -280,20 +257,3 @@ class Toolbox:
             if task is not None and task.cancelling():
                 raise
             return "dropped", "", False
-
-
-async def dispatched(dispatch: Callable[[str, dict[str, Any]], Any], name: str, arguments: dict[str, Any]) -> str:
-    """Runs a call through an application's own dispatch function; what it returns becomes text.
-
-    Raises:
-        ToolError: It failed.
-    """
-    try:
-        result = await call_user_code(dispatch, name, arguments)
-    except ToolError:
-        raise
-    except Exception as error:
-        raise ToolError(f"{name} failed: {type(error).__name__}") from error
-    if result is None:
-        return ""
-    return result if isinstance(result, str) else to_json(result)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any, overload
 
 from runvil.errors import ToolError
-from runvil.schema import check_arguments, describe_parameters, read_docstring
+from runvil.schema import Signature, result_text
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
@@ -16,21 +17,26 @@ if TYPE_CHECKING:
 
 SEGMENT_RULE = "use lower-case ASCII letters, digits, '-', '_' and '.'"
 _SEGMENT = re.compile(r"[a-z0-9\-_.]+")
+_NAME = re.compile(r"[A-Za-z0-9\-_.]+")
 
 
 class Tool:
-    """A tool of a pack.
+    """A tool of a pack or of a loop.
 
-    `runvil.tool` makes one from a typed function. Construct one directly to bring a JSON Schema of your own.
+    `runvil.tool` makes one from a typed function. Construct one directly to bring a JSON Schema of your own; then the
+    arguments of a call are passed on unchecked.
 
     Args:
-        name: The tool's name within its pack: lower-case letters, digits, `-`, `_` and `.`.
+        name: The tool's name: letters, digits, `-`, `_` and `.`; within a pack lower-case.
         function: What runs. It is called with the arguments as keywords; an `async def` is awaited, a plain `def` runs
             on a thread of its own. What it returns becomes text: a string as it is, anything else as JSON.
         description: What the model reads about the tool.
         parameters: The JSON Schema of the arguments, an object schema.
         trusted: Whether its output is passed on bare. Untrusted output is wrapped and marked as data.
         structured: Whether its output is JSON that a script receives decoded.
+        timeout: Seconds a call may take; None sets no limit. An async function is cancelled then, a thread is left to
+            itself.
+        read: Turns the arguments of a call into keywords; raises `ToolError` for what does not fit.
     """
 
     def __init__(
@@ -42,14 +48,21 @@ class Tool:
         parameters: Mapping[str, Any],
         trusted: bool = False,
         structured: bool = False,
+        timeout: float | None = None,
+        read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
     ) -> None:
-        _check_segment("tool", name)
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"invalid tool name {name!r}: use ASCII letters, digits, '-', '_' and '.'")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
         self.name = name
         self.function = function
         self.description = description
         self.parameters = dict(parameters)
         self.trusted = trusted
         self.structured = structured
+        self.timeout = timeout
+        self._read = read
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
 
@@ -61,15 +74,19 @@ class Tool:
         """Runs the tool with arguments as a model or a script gives them, and returns its output as text.
 
         Raises:
-            ToolError: The arguments do not fit the schema, or the tool says so. Other exceptions are its own.
+            ToolError: The arguments do not fit the schema, the call took too long, or the tool says so. Other
+                exceptions are its own.
         """
-        keywords = check_arguments(self.name, arguments, self.parameters)
-        result = await call_user_code(functools.partial(self.function, **keywords))
-        if isinstance(result, str) and not self.structured:
-            return result
-        if result is None and not self.structured:
-            return ""
-        return to_json(result)
+        keywords = self._read(arguments)
+        scope = asyncio.timeout(self.timeout)
+        try:
+            async with scope:
+                result = await call_user_code(functools.partial(self.function, **keywords))
+        except TimeoutError:
+            if scope.expired():
+                raise ToolError(f"{self.name} timed out after {self.timeout:g} s") from None
+            raise
+        return result_text(result, structured=self.structured)
 
     def to_dict(self) -> dict[str, Any]:
         """The tool without its function, in the engine's form."""
@@ -89,7 +106,12 @@ class Tool:
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, trusted: bool = False, structured: bool = False
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    trusted: bool = False,
+    structured: bool = False,
+    timeout: float | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -99,29 +121,70 @@ def tool(
     description: str | None = None,
     trusted: bool = False,
     structured: bool = False,
+    timeout: float | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Makes a pack tool from a typed function, as `@tool` or `@tool(trusted=True)`.
+    """Makes a tool from a typed function, as `@tool` or `@tool(trusted=True)`.
 
-    The JSON Schema of its arguments comes from the signature: `str`, `int`, `float`, `bool`, `list[…]`, `dict[str, …]`,
-    `Literal[…]`, unions, `None` and `Any`; a parameter with a default may be left out. The tool's description is the
-    docstring up to its first section; a parameter's comes from `Annotated[…, "text"]` or from the docstring.
+    The JSON Schema of its arguments comes from the signature by way of pydantic: plain types, lists and dicts, unions,
+    `Literal`, enums, dataclasses and pydantic's models, `Annotated[…, Field(…)]`. A parameter with a default may be
+    left out. The tool's description is the docstring's; a parameter's comes from `Annotated[…, "text"]` or from the
+    docstring.
 
     Raises:
-        TypeError: A parameter has no type that JSON can express.
+        TypeError: A parameter has no type, or one that JSON cannot express.
     """
 
     def decorate(inner: Callable[..., Any]) -> Tool:
-        summary, texts = read_docstring(inner)
+        signature = Signature(inner)
         return Tool(
             name or inner.__name__,
             inner,
-            description=summary if description is None else description,
-            parameters=describe_parameters(inner, texts),
+            description=signature.description if description is None else description,
+            parameters=signature.parameters,
             trusted=trusted,
             structured=structured,
+            timeout=timeout,
+            read=signature.read,
         )
 
     return decorate if function is None else decorate(function)
+
+
+def schema_tool(
+    schema: Mapping[str, Any], dispatch: Callable[[str, dict[str, Any]], Any] | None, *, trusted: bool = False
+) -> Tool:
+    """Makes a tool of a schema and a function `dispatch(name, arguments)` that runs it.
+
+    The schema is `{"name", "description", "parameters"}` or the form of the OpenAI API, and may also say `trusted` and
+    `structured`.
+
+    Raises:
+        TypeError: There is no such function, or the schema's name is no text.
+        ValueError: The name cannot be used.
+    """
+    fields = schema.get("function", schema) if schema.get("type") == "function" else schema
+    name = fields.get("name")
+    if not isinstance(name, str):
+        raise TypeError('a tool schema needs a "name", a text')
+    if dispatch is None:
+        raise TypeError(f"tool {name!r} is a schema; pass dispatch=, the function that runs it")
+
+    def read(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {"name": name, "arguments": dict(arguments)}
+
+    return Tool(
+        name,
+        functools.partial(_dispatched, dispatch),
+        description=fields.get("description") or "",
+        parameters=fields.get("parameters") or {"type": "object", "properties": {}},
+        trusted=bool(schema.get("trusted", trusted)),
+        structured=bool(schema.get("structured", False)),
+        read=read,
+    )
+
+
+def _dispatched(dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, arguments: dict[str, Any]) -> Any:
+    return dispatch(name, arguments)
 
 
 class Pack:
@@ -130,14 +193,26 @@ class Pack:
     Args:
         name: Lower-case letters, digits, `-`, `_` and `.`.
         tools: The tools in the order they are offered in. Plain functions become tools as `runvil.tool` makes them.
+            Schemas (`{"name", "description", "parameters"}`, or the form of the OpenAI API) are run by `dispatch`.
+        conflicts: The names of packs that cannot be used together with it.
+        dispatch: Runs the tools given as schemas: `dispatch(name, arguments)`, an `async def` or a plain `def`.
     """
 
-    def __init__(self, name: str, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any]],
+        *,
+        conflicts: Iterable[str] = (),
+        dispatch: Callable[[str, dict[str, Any]], Any] | None = None,
+    ) -> None:
         _check_segment("pack", name)
         self.name = name
+        self.conflicts = list(conflicts)
         self.tools: dict[str, Tool] = {}
         for entry in tools:
-            made = entry if isinstance(entry, Tool) else tool(entry)
+            made = make_tool(entry, dispatch)
+            _check_segment("tool", made.name)
             if made.name in self.tools:
                 raise ValueError(f"pack {name!r} has two tools named {made.name!r}")
             self.tools[made.name] = made
@@ -160,10 +235,26 @@ class Pack:
 
     def to_dict(self) -> dict[str, Any]:
         """The pack without its functions, in the engine's form."""
-        return {"name": self.name, "tools": [entry.to_dict() for entry in self.tools.values()]}
+        return {
+            "name": self.name,
+            "tools": [entry.to_dict() for entry in self.tools.values()],
+            "conflicts": self.conflicts,
+        }
 
     def __repr__(self) -> str:
         return f"Pack({self.name!r}, [{', '.join(self.tools)}])"
+
+
+def make_tool(
+    entry: Tool | Callable[..., Any] | Mapping[str, Any],
+    dispatch: Callable[[str, dict[str, Any]], Any] | None,
+    *,
+    trusted: bool = False,
+) -> Tool:
+    """A tool from what an application gives for one: a `Tool`, a typed function, or a schema that `dispatch` runs."""
+    if isinstance(entry, Tool):
+        return entry
+    return tool(entry) if callable(entry) else schema_tool(entry, dispatch, trusted=trusted)
 
 
 async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:

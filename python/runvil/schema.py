@@ -1,173 +1,195 @@
-"""JSON Schemas from Python signatures, and arguments checked against them."""
+"""JSON Schemas from Python signatures, and arguments read by them: pydantic's work, put in a tool's terms.
+
+pydantic is imported when the first tool is made of a typed function, not with the package.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
-import re
-import types
 import typing
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any
 
 from runvil.errors import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-_SECTION = re.compile(r"(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?|Attributes):")
-_ENTRY = re.compile(r"(\w+)(?:\s*\([^)]*\))?:\s*(.*)")
-_FIELD = re.compile(r":param\s+(?:[\w\[\], .|]+\s+)?(\w+):\s*(.*)")
+    from pydantic import BaseModel, ValidationError
+    from pydantic.json_schema import GenerateJsonSchema
+
+PROBLEMS = 3
+"""How many problems of a call's arguments its error names."""
 
 
-def describe_parameters(function: Callable[..., Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """The object schema of a function's parameters. `texts` are descriptions by parameter name.
+class Signature:
+    """The parameters of a typed function, as a schema and as what reads arguments.
+
+    Args:
+        function: The function. Its parameters have types and can be given by name.
 
     Raises:
-        TypeError: A parameter is missing its type, or has one that JSON cannot express.
+        TypeError: A parameter has no type, or one that JSON cannot express.
     """
-    hints = typing.get_type_hints(function, include_extras=True)
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        where = f"parameter {name!r} of tool {getattr(function, '__name__', function)!r}"
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"{where} must be an ordinary or keyword-only parameter")
-        if name not in hints:
-            raise TypeError(f"{where} needs a type")
-        schema = _schema_of(hints[name], where)
-        if name in texts:
-            schema.setdefault("description", texts[name])
-        if parameter.default is parameter.empty:
-            required.append(name)
-        elif parameter.default is not None and _is_json(parameter.default):
-            schema["default"] = parameter.default
-        properties[name] = schema
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+        self.description, texts = read_docstring(function)
+        self._tool = getattr(function, "__name__", repr(function))
+        self._names: list[str] = []
+        try:
+            self._model = self._make_model(function, texts)
+            self.parameters = self._model.model_json_schema(schema_generator=_generator())
+        except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema) as error:
+            reason = str(error).splitlines()[0]
+            raise TypeError(f"tool {self._tool!r} has a type that JSON cannot express: {reason}") from error
+        self.parameters.setdefault("properties", {})
+
+    def _make_model(self, function: Callable[..., Any], texts: Mapping[str, str]) -> type[BaseModel]:
+        from pydantic import ConfigDict, Field, create_model
+
+        hints = typing.get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            where = f"parameter {name!r} of tool {self._tool!r}"
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TypeError(f"{where} must be an ordinary or keyword-only parameter")
+            if name not in hints:
+                raise TypeError(f"{where} needs a type")
+            hint, text = _described(hints[name], texts.get(name))
+            settings: dict[str, Any] = {"alias": name} | ({} if text is None else {"description": text})
+            default = ... if parameter.default is parameter.empty else parameter.default
+            if default is None or (default is not ... and not _is_json(default)):
+                # A default that a schema need not or cannot show: the function itself supplies it.
+                field = Field(default=None, json_schema_extra=_without_default, **settings)
+            else:
+                field = Field(default=default, **settings)
+            # Fields have names of their own, because a parameter may be called like a method of pydantic's models.
+            fields[f"p{len(self._names)}"] = (hint, field)
+            self._names.append(name)
+        return create_model(self._tool, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The keywords to call the function with. What was left out stays out, so that its own defaults count.
+
+        Raises:
+            ToolError: They do not fit; the text names the argument and is meant for the model.
+        """
+        from pydantic import ValidationError
+
+        try:
+            model = self._model.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise ToolError(f"{self._tool}: {self._problems(error)}") from error
+        given = model.model_fields_set
+        return {name: getattr(model, f"p{at}") for at, name in enumerate(self._names) if f"p{at}" in given}
+
+    def _problems(self, error: ValidationError) -> str:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        texts = [self._problem(problem["type"], problem["loc"], problem["msg"]) for problem in problems[:PROBLEMS]]
+        if len(problems) > PROBLEMS:
+            texts.append(f"and {len(problems) - PROBLEMS} more")
+        return "; ".join(texts)
+
+    def _problem(self, kind: str, place: tuple[int | str, ...], message: str) -> str:
+        name = _place(place)
+        if kind == "missing":
+            return f"missing argument {name!r}"
+        if kind == "extra_forbidden" and len(place) == 1:
+            return f"unknown argument {name!r}; arguments: {', '.join(self._names) or 'none'}"
+        return f"{name}: {message[:1].lower()}{message[1:]}"
 
 
-def _schema_of(hint: Any, where: str) -> dict[str, Any]:
-    if hint is Any:
-        return {}
-    if hint in _SCALARS:
-        return {"type": _SCALARS[hint]}
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        described = next((text for text in arguments[1:] if isinstance(text, str)), None)
-        schema = _schema_of(arguments[0], where)
-        return schema if described is None else schema | {"description": described}
-    if origin is Literal:
-        kinds = sorted({_SCALARS[type(value)] for value in arguments if type(value) in _SCALARS})
-        return {"enum": list(arguments)} | ({"type": kinds[0]} if len(kinds) == 1 else {})
-    if origin in (Union, types.UnionType):
-        members = [_schema_of(member, where) for member in arguments]
-        if all(set(member) == {"type"} for member in members):
-            return {"type": [member["type"] for member in members]}
-        return {"anyOf": members}
-    if hint is list or origin is list:
-        return {"type": "array"} | ({"items": _schema_of(arguments[0], where)} if arguments else {})
-    if hint is dict or origin is dict:
-        if arguments and arguments[0] is not str:
-            raise TypeError(f"{where} is a dict whose keys are not strings")
-        return {"type": "object"} | ({"additionalProperties": _schema_of(arguments[1], where)} if arguments else {})
-    raise TypeError(
-        f"{where} has the type {hint!r}, which JSON cannot express; "
-        "use str, int, float, bool, list, dict, Literal, Any or a union of them"
-    )
+def _place(place: tuple[int | str, ...]) -> str:
+    first, *rest = place or ("arguments",)
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+
+
+def _described(hint: Any, text: str | None) -> tuple[Any, str | None]:
+    """The type, and the description: a plain text in `Annotated[…]`, else the docstring's."""
+    if typing.get_origin(hint) is not Annotated:
+        return hint, text
+    inner, *notes = typing.get_args(hint)
+    told = next((note for note in notes if isinstance(note, str)), None)
+    kept = [note for note in notes if not isinstance(note, str)]
+    for note in kept:
+        inner = Annotated[inner, note]
+    if told is None and any(getattr(note, "description", None) for note in kept):
+        return inner, None
+    return inner, text if told is None else told
 
 
 def _is_json(value: Any) -> bool:
+    from pydantic_core import PydanticSerializationError, to_json
+
     try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
+        to_json(value)
+    except PydanticSerializationError:
         return False
     return True
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+@functools.cache
+def _generator() -> type[GenerateJsonSchema]:
+    """Pydantic's generator without the titles it makes of names: a model reads each schema, and pays for it."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        def generate(self, schema: Any, mode: Any = "validation") -> dict[str, Any]:
+            return _strip_titles(super().generate(schema, mode))
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+    return Untitled
+
+
+def _strip_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    schema.pop("title", None)
+    for definition in schema.get("$defs", {}).values():
+        definition.pop("title", None)
+    return schema
+
+
 def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description and the parameter descriptions of a docstring, in Google's or reStructuredText's form."""
-    lines = (inspect.getdoc(function) or "").splitlines()
-    summary: list[str] = []
-    texts: dict[str, str] = {}
-    section, current, entry_indent = "", "", 0
-    for line in lines:
-        if _SECTION.fullmatch(line.strip()) and not line.startswith(" "):
-            section, current = line.strip(), ""
-        elif field := _FIELD.match(line):
-            section, current = ":param", field[1]
-            texts[current] = field[2]
-        elif section in ("Args:", "Arguments:", "Parameters:"):
-            indent = len(line) - len(line.lstrip())
-            entry = _ENTRY.match(line.strip())
-            if entry and (not current or indent <= entry_indent):
-                current, entry_indent = entry[1], indent
-                texts[current] = entry[2]
-            elif current and line.strip():
-                texts[current] = f"{texts[current]} {line.strip()}".strip()
-        elif section == ":param" and line.startswith((" ", "\t")):
-            texts[current] = f"{texts[current]} {line.strip()}".strip()
-        elif not section:
-            summary.append(line)
-        elif line.startswith(":"):
-            section = line
-    return "\n".join(summary).strip(), texts
+    """The description and the parameter descriptions of a docstring: Google's, NumPy's or reStructuredText's form."""
+    from docstring_parser import parse
+
+    docstring = parse(inspect.getdoc(function) or "")
+    texts = {entry.arg_name: " ".join(entry.description.split()) for entry in docstring.params if entry.description}
+    return (docstring.description or "").strip(), texts
 
 
-def check_arguments(tool: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, checked against the parts of JSON Schema that `describe_parameters` writes.
+def result_text(value: Any, *, structured: bool) -> str:
+    """What a tool returned, as text: a string as it is, nothing for None, everything else as compact JSON.
 
-    Schema keywords it does not know are left to the tool. A whole number given as a float becomes an integer where one
-    is asked for.
+    A structured result is JSON in every case.
 
     Raises:
-        ToolError: They do not fit; the text names the argument and is meant for the model.
+        ToolError: It has no JSON form.
     """
-    properties = schema.get("properties", {})
-    missing = [name for name in schema.get("required", ()) if name not in arguments]
-    if missing:
-        raise ToolError(f"{tool}: missing argument {missing[0]!r}")
-    if schema.get("additionalProperties") is False:
-        unknown = [name for name in arguments if name not in properties]
-        if unknown:
-            raise ToolError(f"{tool}: unknown argument {unknown[0]!r}; arguments: {', '.join(properties) or 'none'}")
-    return {name: _checked(value, properties.get(name, {}), f"{tool}: {name}") for name, value in arguments.items()}
+    if not structured:
+        if value is None:
+            return ""
+        if isinstance(value, str):
+            return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except TypeError:
+        return _rich_json(value)
 
 
-def _checked(value: Any, schema: Any, where: str) -> Any:
-    if not isinstance(schema, dict):
-        return value
-    if "enum" in schema and value not in schema["enum"]:
-        raise ToolError(f"{where} must be one of {', '.join(map(json.dumps, schema['enum']))}")
-    if "anyOf" in schema:
-        return _first_fit(value, schema["anyOf"], where)
-    wanted = schema.get("type")
-    if wanted is not None:
-        kinds = [wanted] if isinstance(wanted, str) else list(wanted)
-        if "integer" in kinds and isinstance(value, float) and value.is_integer():
-            value = int(value)
-        kind = _kind_of(value)
-        if kind not in kinds and not (kind == "integer" and "number" in kinds):
-            raise ToolError(f"{where} must be {' or '.join(kinds)}, got {kind}")
-    if isinstance(value, list) and "items" in schema:
-        return [_checked(item, schema["items"], f"{where}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, dict) and "additionalProperties" in schema:
-        return {key: _checked(item, schema["additionalProperties"], f"{where}.{key}") for key, item in value.items()}
-    return value
+def _rich_json(value: Any) -> str:
+    """Models, dataclasses, enums, dates and the like as JSON."""
+    from pydantic_core import PydanticSerializationError, to_json
 
-
-def _first_fit(value: Any, members: list[Mapping[str, Any]], where: str) -> Any:
-    problems: list[str] = []
-    for member in members:
-        try:
-            return _checked(value, member, where)
-        except ToolError as error:
-            problems.append(str(error))
-    raise ToolError(problems[0] if len(problems) == 1 else f"{where} fits none of its types: {'; '.join(problems)}")
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list):
-        return "array"
-    return _SCALARS.get(type(value), type(value).__name__)
+    try:
+        return to_json(value).decode()
+    except PydanticSerializationError as error:
+        raise ToolError(f"the result has no JSON form: {type(value).__name__}") from error

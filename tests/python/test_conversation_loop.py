@@ -145,7 +145,7 @@ async def test_schemas_with_a_dispatch_function() -> None:
     ("tools", "options", "error"),
     [
         ([{"name": "x"}], {}, TypeError),
-        ([{"description": "x"}], {"dispatch": print}, ValueError),
+        ([{"description": "x"}], {"dispatch": print}, TypeError),
         ([search, search], {}, ValueError),
         ([], {"max_rounds": 0}, ValueError),
         ([], {"max_rounds": True}, TypeError),
