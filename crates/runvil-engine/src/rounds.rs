@@ -95,7 +95,7 @@ impl Run {
             Step::Round => self.begin_round(chain),
             Step::Calls(calls) => self.issue_calls(chain, &calls),
             Step::Send { .. } | Step::Wait => Next::Parked,
-            Step::Compact(reason) => Next::Answer(LuaAnswer::Compact { reason: reason.as_str() }),
+            Step::Compact(overflow) => Next::Answer(LuaAnswer::Compact(overflow)),
             Step::Finished => {
                 self.end_loop(chain);
                 Next::Answer(LuaAnswer::Done)

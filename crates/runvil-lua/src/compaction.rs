@@ -2,6 +2,7 @@
 
 use mlua::{Lua, MultiValue, Value};
 use runvil_core::list::Snapshot;
+use runvil_core::precheck::ContextOverflow;
 
 use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
@@ -14,12 +15,21 @@ use crate::section::{Running, Section, lock};
 #[derive(Debug)]
 pub(crate) struct Compaction {
     pub(crate) snapshot: Snapshot,
+    /// What the loop that called for it ran into.
+    overflow: Option<ContextOverflow>,
 }
 
-/// `compactors.fail(reason)`: always raises.
-pub(crate) fn fail(reason: &Value) -> mlua::Error {
+/// `compactors.fail(reason)`: always raises. In a loop's compactor the failure has the counts of the refused request.
+pub(crate) fn fail(section: &Section, reason: &Value) -> mlua::Error {
     match reason {
-        Value::String(reason) => raise(Failure::ContextExhausted { reason: reason.to_string_lossy() }),
+        Value::String(reason) => {
+            let overflow = lock(&section.compaction).as_ref().and_then(|compaction| compaction.overflow);
+            raise(Failure::ContextExhausted {
+                reason: reason.to_string_lossy(),
+                used: overflow.and_then(|overflow| overflow.used),
+                limit: overflow.and_then(|overflow| overflow.limit),
+            })
+        }
         other => refuse(format!("reason must be a string, got {}", type_name(other))),
     }
 }
@@ -52,13 +62,13 @@ pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(
     if section.running() != Running::Nothing {
         return Err(refuse("models.compact cannot start while a loop or a compactor is running in this section"));
     }
-    enter(section, Running::Compactor);
+    enter(section, Running::Compactor, None);
     Ok((compactor, reason))
 }
 
 /// Takes the snapshot and lets `replace` work.
-pub(crate) fn enter(section: &Section, running: Running) {
-    *lock(&section.compaction) = Some(Compaction { snapshot: section.list().snapshot() });
+pub(crate) fn enter(section: &Section, running: Running, overflow: Option<ContextOverflow>) {
+    *lock(&section.compaction) = Some(Compaction { snapshot: section.list().snapshot(), overflow });
     section.set_running(running);
 }
 

@@ -145,7 +145,7 @@ impl SectionVm {
     }
 
     fn answer(&mut self, answer: Answer) -> mlua::Result<MultiValue> {
-        if self.answers_loop && !matches!(answer, Answer::Compact { .. } | Answer::Handle { .. }) {
+        if self.answers_loop && !matches!(answer, Answer::Compact(_) | Answer::Handle { .. }) {
             self.section.set_running(Running::Nothing);
             *lock(&self.section.compaction) = None;
         }
@@ -165,12 +165,12 @@ impl SectionVm {
             Answer::Library { source } => {
                 values.extend([Value::Boolean(true), Value::String(lua.create_string(source)?)]);
             }
-            Answer::Compact { reason } => {
-                compaction::enter(&self.section, Running::LoopCompactor);
+            Answer::Compact(overflow) => {
+                compaction::enter(&self.section, Running::LoopCompactor, Some(overflow));
                 values.extend([
                     Value::Boolean(true),
                     Value::String(lua.create_string("compact")?),
-                    Value::String(lua.create_string(reason)?),
+                    Value::String(lua.create_string(overflow.reason.as_str())?),
                 ]);
             }
             Answer::Handle { name, arguments } => {

@@ -115,8 +115,10 @@ fn arguments(lua: &Lua, section: &Arc<Section>, native: &Table, globals: &Table,
 
 fn compactors(installer: &Installer<'_>) -> mlua::Result<Table> {
     let table = installer.lua.create_table()?;
-    table
-        .raw_set("fail", installer.lua.create_function(|_, reason: Value| Err::<(), _>(compaction::fail(&reason)))?)?;
+    let fail = installer.function(|_, section, arguments| {
+        Err::<(), _>(compaction::fail(section, arguments.front().unwrap_or(&Value::Nil)))
+    })?;
+    table.raw_set("fail", fail)?;
     table.raw_set("clear", installer.function(|_, section, _| compaction::clear(section))?)?;
     Ok(table)
 }
