@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use runvil_core::failure::{FailureKind, ModelFailure, classify};
+use runvil_core::failure::{FailureKind, ModelFailure};
+use runvil_core::overflow::Classifier;
 use runvil_core::reply::Reply;
 
 use crate::assemble::{Assembler, malformed};
@@ -28,6 +29,7 @@ pub(crate) fn declares_stream(headers: &HeaderMap) -> bool {
 pub(crate) async fn read(
     mut body: Body,
     assembler: Assembler,
+    classifier: &Classifier,
     declares_stream: bool,
     on_text: &mut OnText<'_>,
 ) -> Result<Reply, ModelFailure> {
@@ -42,9 +44,12 @@ pub(crate) async fn read(
     match form {
         Some(Form::Whole) => {
             body.read_to_end(&mut head).await?;
-            read_whole(&head, assembler, on_text)
+            read_whole(&head, assembler, classifier, on_text)
         }
-        Some(Form::Stream) => read_stream(head, body, assembler, on_text, declares_stream).await,
+        Some(Form::Stream) => {
+            let events = Events { assembler, classifier, on_text, any: false };
+            read_stream(head, body, events, declares_stream).await
+        }
         Some(Form::Unknown) => Err(unreadable(NO_REPLY, &head)),
         None if declares_stream => Err(cut_off()),
         None => Err(malformed(String::from("response body is empty"))),
@@ -76,11 +81,16 @@ impl Form {
 }
 
 /// Reads a reply that was not streamed.
-fn read_whole(bytes: &[u8], mut assembler: Assembler, on_text: &mut OnText<'_>) -> Result<Reply, ModelFailure> {
+fn read_whole(
+    bytes: &[u8],
+    mut assembler: Assembler,
+    classifier: &Classifier,
+    on_text: &mut OnText<'_>,
+) -> Result<Reply, ModelFailure> {
     let start = bytes.iter().position(|byte| !b"\xEF\xBB\xBF".contains(byte)).unwrap_or(bytes.len());
     let chunk = wire::parse(&bytes[start..]).map_err(|error| unreadable(&error.note("response"), bytes))?;
     if chunk.is_error() {
-        return Err(classify(None, &String::from_utf8_lossy(bytes)));
+        return Err(classifier.classify(None, &String::from_utf8_lossy(bytes)));
     }
     assembler.add_whole(chunk)?;
     let reply = assembler.finish()?;
@@ -94,12 +104,10 @@ fn read_whole(bytes: &[u8], mut assembler: Assembler, on_text: &mut OnText<'_>) 
 async fn read_stream(
     head: Vec<u8>,
     mut body: Body,
-    assembler: Assembler,
-    on_text: &mut OnText<'_>,
+    mut events: Events<'_, '_>,
     declares_stream: bool,
 ) -> Result<Reply, ModelFailure> {
     let mut decoder = Decoder::new();
-    let mut events = Events { assembler, on_text, any: false };
     let mut next = Some(Bytes::from(head));
     while let Some(part) = next {
         match decoder.push(&part, |event| events.read(event)) {
@@ -136,6 +144,7 @@ async fn read_stream(
 /// Reads the events of a stream into a reply.
 struct Events<'a, 'f> {
     assembler: Assembler,
+    classifier: &'a Classifier,
     on_text: &'a mut OnText<'f>,
     /// Whether there was any event.
     any: bool,
@@ -172,7 +181,7 @@ impl Events<'_, '_> {
         }
         let failure = |failure| ControlFlow::Break(Err(Unread::Failure(failure)));
         if event.kind == b"error" {
-            return failure(classify(None, &String::from_utf8_lossy(data)));
+            return failure(self.classifier.classify(None, &String::from_utf8_lossy(data)));
         }
         let chunk = match wire::parse(data) {
             Ok(chunk) => chunk,
@@ -180,7 +189,7 @@ impl Events<'_, '_> {
             Err(error) => return failure(unreadable(&error.note("stream event"), data)),
         };
         if chunk.is_error() {
-            return failure(classify(None, &String::from_utf8_lossy(data)));
+            return failure(self.classifier.classify(None, &String::from_utf8_lossy(data)));
         }
         match self.assembler.add_event(chunk, self.on_text) {
             Ok(()) => ControlFlow::Continue(()),

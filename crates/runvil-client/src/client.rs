@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use reqwest::header::LOCATION;
 use reqwest::{Response, redirect};
-use runvil_core::failure::{FailureKind, ModelFailure, classify};
+use runvil_core::failure::{FailureKind, ModelFailure};
 use runvil_core::reply::Reply;
 use tokio::time::{sleep, timeout};
 
@@ -68,13 +68,25 @@ impl Client {
     /// an empty piece; a reply that was not streamed is one fragment. The fragments joined are the reply's text. A call
     /// that fails after its first fragment is not tried again.
     ///
+    /// `window` is the model's context window in tokens, when it is known: an extended
+    /// [`ClientOptions::classifier`] compares the reported token counts with it, and a reply to a request that was too
+    /// large is a failure, although its text was handed out.
+    ///
     /// Needs a tokio runtime with its I/O and time drivers. Dropping the future closes the connection at once.
-    pub async fn complete(&self, body: Bytes, on_fragment: impl FnMut(&str) + Send) -> Result<Reply, ModelFailure> {
+    pub async fn complete(
+        &self,
+        body: Bytes,
+        window: Option<u64>,
+        on_fragment: impl FnMut(&str) + Send,
+    ) -> Result<Reply, ModelFailure> {
         let mut fragments = Fragments { on_fragment, delivered: false };
         let mut retry = 0;
         loop {
             let failed = match self.inner.attempt(body.clone(), &mut fragments).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    let overflow = self.inner.options.classifier.judge_reply(&reply, window);
+                    return overflow.map_or(Ok(reply), Err);
+                }
                 Err(failed) => failed,
             };
             if fragments.delivered || retry >= self.inner.options.retries {
@@ -126,7 +138,8 @@ impl Inner {
             let declares_stream = answer::declares_stream(response.headers());
             let body = Body::new(response, self.options.timeout, self.options.max_response_bytes)?;
             let assembler = Assembler::new(clock);
-            answer::read(body, assembler, declares_stream, &mut |text| fragments.push(text)).await
+            let classifier = &self.options.classifier;
+            answer::read(body, assembler, classifier, declares_stream, &mut |text| fragments.push(text)).await
         };
         read.await.map_err(|failure| Failed { failure, begun: true, retry_after })
     }
@@ -147,7 +160,8 @@ impl Inner {
             return ModelFailure { status: Some(status.as_u16()), ..failure };
         }
         // A body that broke off still says more than the broken connection does.
-        let mut failure = classify(Some(status.as_u16()), &String::from_utf8_lossy(&bytes));
+        let body = String::from_utf8_lossy(&bytes);
+        let mut failure = self.options.classifier.classify(Some(status.as_u16()), &body);
         if let Some(location) = location {
             failure.detail = Some(format!("redirects are not followed; the server names {location}"));
         }

@@ -10,7 +10,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(ClientOptions::new("http://127.0.0.1:8080/v1"))?;
 //! let body = r#"{"model": "qwen3-8b", "messages": [{"role": "user", "content": "hi"}], "stream": true}"#;
-//! let reply = client.complete(Bytes::from(body), |text| eprint!("{text}")).await?;
+//! let reply = client.complete(Bytes::from(body), None, |text| eprint!("{text}")).await?;
 //! assert!(!reply.is_empty());
 //! # Ok(())
 //! # }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use runvil_core::overflow::Classifier;
+
 /// A text that is never shown, such as an API key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -82,13 +84,16 @@ pub struct ClientOptions {
     pub backoff: Backoff,
     /// The largest answer that is read, in bytes after decompression.
     pub max_response_bytes: u64,
+    /// Tells what failed, and whether it is a context overflow.
+    pub classifier: Classifier,
 }
 
 impl ClientOptions {
     /// The default limit on the size of an answer: 16 MiB.
     pub const DEFAULT_MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
-    /// Default settings for a server: no key, 120 seconds of patience, 10 seconds to connect, 2 retries, 16 MiB.
+    /// Default settings for a server: no key, 120 seconds of patience, 10 seconds to connect, 2 retries, 16 MiB, failures
+    /// classified by the rules of the language alone.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -99,6 +104,7 @@ impl ClientOptions {
             retries: 2,
             backoff: Backoff::default(),
             max_response_bytes: Self::DEFAULT_MAX_RESPONSE_BYTES,
+            classifier: Classifier::default(),
         }
     }
 }
@@ -117,6 +123,7 @@ impl fmt::Debug for ClientOptions {
             .field("retries", &self.retries)
             .field("backoff", &self.backoff)
             .field("max_response_bytes", &self.max_response_bytes)
+            .field("classifier", &self.classifier)
             .finish()
     }
 }

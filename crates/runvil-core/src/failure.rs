@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::overflow::Classifier;
+
 /// What kind of failure ended a model call.
 ///
 /// Each kind has one fixed text ([`FailureKind::text`]); the provider's own words never become part of it.
@@ -112,12 +114,17 @@ pub struct ModelFailure {
     pub note: Option<String>,
     /// The provider's own words. Never part of an event, a log or a Lua error value.
     pub detail: Option<String>,
+    /// Of a context overflow the tokens of the request, as the provider counted them, when it said so. The tokens asked
+    /// for the reply are part of the number where the provider made them so.
+    pub used: Option<u64>,
+    /// Of a context overflow the most tokens that fit, when the provider said so.
+    pub limit: Option<u64>,
 }
 
 impl ModelFailure {
     /// A failure of this kind with nothing else known.
     pub fn new(kind: FailureKind) -> Self {
-        Self { kind, status: None, note: None, detail: None }
+        Self { kind, status: None, note: None, detail: None, used: None, limit: None }
     }
 
     /// The message: the kind's text, then the note, then ` (status N)` when there is a status.
@@ -170,29 +177,43 @@ const QUOTA_PHRASES: [&str; 4] =
 /// Phrases by which a provider refuses a request on content policy grounds, in lower case.
 const POLICY_PHRASES: [&str; 4] = ["content_policy", "content policy", "content_filter", "content management policy"];
 
-/// Classifies a failed provider answer.
+/// Classifies a failed provider answer by the rules of the language.
 ///
 /// `status` is the HTTP status; `None` is an error that arrived inside a started stream, which its body alone
 /// classifies. Overflow is recognised for status 400 and 413 and inside a stream, and wins over every other reading.
-/// The body becomes the failure's detail.
+/// The body becomes the failure's detail. A [`Classifier`] can be set to recognise more.
 pub fn classify(status: Option<u16>, body: &str) -> ModelFailure {
-    let lower = body.to_lowercase();
-    let says = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
-    let kind = match status {
-        None | Some(400 | 413) if says(&OVERFLOW_PHRASES) => FailureKind::ContextOverflow,
+    Classifier::default().classify(status, body)
+}
+
+/// The kind of a failed answer by its status and the phrases anywhere in its body.
+pub(crate) fn strict_kind(status: Option<u16>, body: &str) -> FailureKind {
+    match status {
+        None | Some(400 | 413) if says(body, &OVERFLOW_PHRASES) => FailureKind::ContextOverflow,
+        _ => fallback_kind(status, body),
+    }
+}
+
+/// The kind of a failed answer that is no context overflow.
+pub(crate) fn fallback_kind(status: Option<u16>, body: &str) -> FailureKind {
+    match status {
         Some(401 | 403) => FailureKind::Unavailable,
         Some(402) => FailureKind::QuotaExhausted,
-        Some(429) if says(&QUOTA_PHRASES) => FailureKind::QuotaExhausted,
+        Some(429) if says(body, &QUOTA_PHRASES) => FailureKind::QuotaExhausted,
         Some(429) => FailureKind::RateLimited,
         Some(503 | 529) => FailureKind::Overloaded,
         Some(408 | 504) => FailureKind::Timeout,
         Some(500..) => FailureKind::ServerError,
-        None | Some(400) if says(&POLICY_PHRASES) => FailureKind::Refused,
+        None | Some(400) if says(body, &POLICY_PHRASES) => FailureKind::Refused,
         Some(_) => FailureKind::Rejected,
-        None if says(&["rate_limit", "rate limit"]) => FailureKind::RateLimited,
-        None if says(&["overloaded"]) => FailureKind::Overloaded,
+        None if says(body, &["rate_limit", "rate limit"]) => FailureKind::RateLimited,
+        None if says(body, &["overloaded"]) => FailureKind::Overloaded,
         None => FailureKind::ServerError,
-    };
-    let detail = (!body.is_empty()).then(|| body.to_owned());
-    ModelFailure { kind, status, note: None, detail }
+    }
+}
+
+/// Whether the body holds one of the phrases, in any case of letters.
+fn says(body: &str, phrases: &[&str]) -> bool {
+    let lower = body.to_lowercase();
+    phrases.iter().any(|phrase| lower.contains(phrase))
 }

@@ -12,6 +12,7 @@ pub mod json;
 pub mod judge;
 pub mod ledger;
 pub mod list;
+pub mod overflow;
 mod pairing;
 mod pieces;
 pub mod precheck;

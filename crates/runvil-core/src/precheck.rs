@@ -70,6 +70,22 @@ impl OverflowReason {
     }
 }
 
+/// A request that does not fit the context window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextOverflow {
+    /// Which gate found it.
+    pub reason: OverflowReason,
+    /// The tokens of the request, as the provider counted them; `None` when it did not say, and for the precheck.
+    pub used: Option<u64>,
+    /// The most tokens that fit, in the provider's words; `None` when it did not say, and for the precheck.
+    pub limit: Option<u64>,
+}
+
+impl ContextOverflow {
+    /// A request that the precheck refused.
+    pub const PRECHECK: Self = Self { reason: OverflowReason::Precheck, used: None, limit: None };
+}
+
 /// The message of a `context_exhausted` error with this reason.
 pub fn exhausted_message(reason: &str) -> String {
     let detail = match reason {

@@ -19,7 +19,7 @@ use crate::failure::{FailureKind, ModelFailure};
 use crate::judge::{Judgement, judge};
 use crate::ledger::Ledger;
 use crate::list::{MessageList, Snapshot};
-use crate::precheck::{OverflowReason, Precheck};
+use crate::precheck::{ContextOverflow, OverflowReason, Precheck};
 use crate::record::Record;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -60,7 +60,7 @@ pub enum Step {
     Wait,
     /// Run the compactor with this reason, then call [`ToolLoop::compacted`]. A compactor that raises ends the loop; the
     /// driver puts the records back.
-    Compact(OverflowReason),
+    Compact(ContextOverflow),
     /// The loop has ended; the terminal record is the list's last.
     Finished,
     /// The loop has failed.
@@ -81,15 +81,15 @@ pub struct ToolLoop {
     /// The request that is out, and the name of its model.
     sent: Option<(String, Request)>,
     batch: Option<Batch>,
-    overflow: Option<Overflow>,
+    refused: Option<Refused>,
     /// The records from before the compaction whose retry is under way.
     retry_of: Option<Snapshot>,
 }
 
 /// A round that was refused as too large.
 #[derive(Debug)]
-struct Overflow {
-    reason: OverflowReason,
+struct Refused {
+    overflow: ContextOverflow,
     /// The plain estimate of the refused list, in tokens.
     estimate: u64,
 }
@@ -106,7 +106,7 @@ impl ToolLoop {
             answered: 0,
             sent: None,
             batch: None,
-            overflow: None,
+            refused: None,
             retry_of: None,
         }
     }
@@ -138,7 +138,7 @@ impl ToolLoop {
 
     /// The reason of the compaction under way.
     pub fn overflow_reason(&self) -> Option<OverflowReason> {
-        self.overflow.as_ref().map(|overflow| overflow.reason)
+        self.refused.as_ref().map(|refused| refused.overflow.reason)
     }
 
     /// Whether the round under way is the retry after a compaction.
@@ -188,7 +188,7 @@ impl ToolLoop {
         self.must_shrink = model.must_shrink;
         let precheck = Precheck::new(count, model.context, model.max_tokens);
         if !precheck.admitted {
-            return self.overflowed(list, OverflowReason::Precheck);
+            return self.overflowed(list, ContextOverflow::PRECHECK);
         }
         self.sent = Some((model.name.to_owned(), request.clone()));
         Step::Send { request, precheck }
@@ -278,29 +278,32 @@ impl ToolLoop {
     pub fn request_failed(&mut self, list: &mut MessageList, failure: ModelFailure) -> Step {
         self.sent = None;
         match failure.kind {
-            FailureKind::ContextOverflow => self.overflowed(list, OverflowReason::Provider),
+            FailureKind::ContextOverflow => {
+                let ModelFailure { used, limit, .. } = failure;
+                self.overflowed(list, ContextOverflow { reason: OverflowReason::Provider, used, limit })
+            }
             _ => self.fail(LoopError::Model(failure)),
         }
     }
 
     /// Hands an overflow to the compactor; the retry of a round gets none and ends on the records from before it.
-    fn overflowed(&mut self, list: &mut MessageList, reason: OverflowReason) -> Step {
+    fn overflowed(&mut self, list: &mut MessageList, overflow: ContextOverflow) -> Step {
         if let Some(snapshot) = self.retry_of.take() {
             list.restore(snapshot);
-            return self.fail(LoopError::ContextExhausted(reason));
+            return self.fail(LoopError::ContextExhausted(overflow));
         }
-        self.overflow = Some(Overflow { reason, estimate: list.estimate() });
-        Step::Compact(reason)
+        self.refused = Some(Refused { overflow, estimate: list.estimate() });
+        Step::Compact(overflow)
     }
 
     /// Judges the list that the compactor left, structure before size, against the records from before it; then the round
     /// is tried once more. A list that breaks a rule is put back.
     pub fn compacted(&mut self, list: &mut MessageList, before: Snapshot) -> Step {
-        let Some(overflow) = self.overflow.take() else { return Step::Wait };
+        let Some(refused) = self.refused.take() else { return Step::Wait };
         let broken = match list.check() {
             Err(error) => Some(LoopError::Rule(error)),
-            Ok(()) if self.must_shrink && list.estimate() >= overflow.estimate => {
-                Some(LoopError::ContextExhausted(overflow.reason))
+            Ok(()) if self.must_shrink && list.estimate() >= refused.estimate => {
+                Some(LoopError::ContextExhausted(refused.overflow))
             }
             Ok(()) => None,
         };

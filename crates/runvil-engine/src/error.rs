@@ -89,6 +89,10 @@ pub struct RunError {
     pub detail: Option<String>,
     /// The HTTP status of a failed model call.
     pub status: Option<u16>,
+    /// For a context exhaustion the tokens of the request, when the provider counted them.
+    pub used: Option<u64>,
+    /// For a context exhaustion the most tokens that fit, when the provider said so.
+    pub limit: Option<u64>,
 }
 
 impl RunError {
@@ -104,6 +108,8 @@ impl RunError {
             location: None,
             detail: None,
             status: None,
+            used: None,
+            limit: None,
         }
     }
 
@@ -141,7 +147,10 @@ impl RunError {
                 error.detail.clone_from(&failure.detail);
             }
             Failure::EmptyReply { finish_reason, .. } => error.finish_reason.clone_from(finish_reason),
-            Failure::ContextExhausted { reason } => error.reason = Some(reason.clone()),
+            Failure::ContextExhausted { reason, used, limit } => {
+                error.reason = Some(reason.clone());
+                (error.used, error.limit) = (*used, *limit);
+            }
             Failure::OutOfScopeTool { name, .. } | Failure::UnboundTool { name, .. } => error.name = Some(name.clone()),
             _ => {}
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use runvil_core::estimator::{DetailCounter, Estimator};
-use runvil_core::failure::FailureKind;
+use runvil_core::failure::{FailureKind, ModelFailure};
 use runvil_core::judge::{Judgement, judge};
 use runvil_core::list::MessageList;
-use runvil_core::precheck::Precheck;
+use runvil_core::precheck::{ContextOverflow, OverflowReason, Precheck};
 use runvil_core::record::Record;
 use runvil_core::request::Request;
 use runvil_core::tool_loop::read_calls;
@@ -69,7 +69,7 @@ impl Run {
         let precheck = Precheck::new(tokens, handle.context, handle.max_tokens);
         if !precheck.admitted {
             self.report_failed_turn(&section, Origin::Infer, None);
-            return Next::Answer(LuaAnswer::Failed(Failure::ContextExhausted { reason: "precheck".to_owned() }));
+            return Next::Answer(LuaAnswer::Failed(Failure::exhausted(ContextOverflow::PRECHECK)));
         }
         let outgoing = Outgoing {
             handle,
@@ -114,7 +114,10 @@ impl Run {
             Answer::ModelFailure(failure) => {
                 self.report_failed_turn(&section, Origin::Infer, Some(round));
                 match failure.kind {
-                    FailureKind::ContextOverflow => Failure::ContextExhausted { reason: "provider".to_owned() },
+                    FailureKind::ContextOverflow => {
+                        let ModelFailure { used, limit, .. } = failure;
+                        Failure::exhausted(ContextOverflow { reason: OverflowReason::Provider, used, limit })
+                    }
                     _ => Failure::Model(failure),
                 }
             }

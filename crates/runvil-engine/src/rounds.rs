@@ -142,7 +142,7 @@ impl Run {
             Step::Round => self.begin_round(chain),
             Step::Calls(calls) => self.issue_calls(chain, &calls),
             Step::Send { .. } | Step::Wait => Next::Parked,
-            Step::Compact(reason) => Next::Answer(LuaAnswer::Compact { reason: reason.as_str() }),
+            Step::Compact(overflow) => Next::Answer(LuaAnswer::Compact(overflow)),
             Step::Finished => {
                 self.end_loop(chain);
                 Next::Answer(LuaAnswer::Done)
@@ -192,10 +192,10 @@ impl Run {
 
     /// Reports that a retry which overflowed again has put back the records from before its compaction.
     fn report_restored(&mut self, chain: usize, retried: Option<ListSize>, step: &Step) {
-        let (Some(left), Step::Failed(LoopError::ContextExhausted(reason))) = (retried, step) else { return };
+        let (Some(left), Step::Failed(LoopError::ContextExhausted(overflow))) = (retried, step) else { return };
         let Some(entry) = self.chains[chain].entry.as_ref() else { return };
         let now = entry.vm.with_list(MessageList::size);
-        self.recorder.compaction(&entry.name, CompactionStage::Restored, reason.as_str(), Some(left), now);
+        self.recorder.compaction(&entry.name, CompactionStage::Restored, overflow.reason.as_str(), Some(left), now);
     }
 
     /// The answer to a loop's round.

@@ -2,6 +2,7 @@
 
 use mlua::{Lua, MultiValue, Value};
 use runvil_core::list::{ListSize, Snapshot};
+use runvil_core::precheck::ContextOverflow;
 
 use crate::error_value::{raise, refuse};
 use crate::failure::Failure;
@@ -17,6 +18,8 @@ pub(crate) struct Compaction {
     pub(crate) snapshot: Snapshot,
     reason: String,
     before: ListSize,
+    /// What the loop that called for it ran into.
+    overflow: Option<ContextOverflow>,
 }
 
 impl Compaction {
@@ -29,10 +32,17 @@ impl Compaction {
     }
 }
 
-/// `compactors.fail(reason)`: always raises.
-pub(crate) fn fail(reason: &Value) -> mlua::Error {
+/// `compactors.fail(reason)`: always raises. In a loop's compactor the failure has the counts of the refused request.
+pub(crate) fn fail(section: &Section, reason: &Value) -> mlua::Error {
     match reason {
-        Value::String(reason) => raise(Failure::ContextExhausted { reason: reason.to_string_lossy() }),
+        Value::String(reason) => {
+            let overflow = lock(&section.compaction).as_ref().and_then(|compaction| compaction.overflow);
+            raise(Failure::ContextExhausted {
+                reason: reason.to_string_lossy(),
+                used: overflow.and_then(|overflow| overflow.used),
+                limit: overflow.and_then(|overflow| overflow.limit),
+            })
+        }
         other => refuse(format!("reason must be a string, got {}", type_name(other))),
     }
 }
@@ -69,19 +79,19 @@ pub(crate) fn begin(section: &Section, arguments: &MultiValue) -> mlua::Result<(
         Value::String(reason) => reason.to_string_lossy(),
         _ => String::new(),
     };
-    enter(section, Running::Compactor, said);
+    enter(section, Running::Compactor, said, None);
     Ok((compactor, reason))
 }
 
 /// Takes the snapshot and lets `replace` work.
-pub(crate) fn enter(section: &Section, running: Running, reason: String) {
+pub(crate) fn enter(section: &Section, running: Running, reason: String, overflow: Option<ContextOverflow>) {
     let (snapshot, size) = {
         let mut list = section.list();
         (list.snapshot(), list.size())
     };
     let stage = CompactionStage::Started;
     section.report(Report::Compaction { stage, reason: reason.clone(), before: None, now: size });
-    *lock(&section.compaction) = Some(Compaction { snapshot, reason, before: size });
+    *lock(&section.compaction) = Some(Compaction { snapshot, reason, before: size, overflow });
     section.set_running(running);
 }
 

@@ -131,7 +131,7 @@ fn rebuilt(table: &Table) -> Failure {
     };
     let message = field("message").unwrap_or_default();
     match (field("kind").as_deref(), field("reason")) {
-        (Some("context_exhausted"), Some(reason)) => Failure::ContextExhausted { reason },
+        (Some("context_exhausted"), Some(reason)) => Failure::ContextExhausted { reason, used: None, limit: None },
         (Some("tool_loop_exhausted"), _) => Failure::ToolLoopExhausted,
         (Some("empty_model_reply"), _) => Failure::EmptyReply { message, finish_reason: field("finish_reason") },
         (Some("tool"), _) => {

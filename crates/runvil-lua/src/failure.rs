@@ -3,6 +3,7 @@
 use std::fmt;
 
 use runvil_core::failure::ModelFailure;
+use runvil_core::precheck::ContextOverflow;
 use runvil_core::tool_loop::{LoopError, out_of_scope_message};
 
 /// Which of the two quotas of `log` was spent.
@@ -44,6 +45,10 @@ pub enum Failure {
     ContextExhausted {
         /// `precheck`, `provider`, or the text given to `compactors.fail`.
         reason: String,
+        /// The tokens of the request, when a provider refused it and counted them.
+        used: Option<u64>,
+        /// The most tokens that fit, when a provider refused the request and said so.
+        limit: Option<u64>,
     },
     /// A round came back with neither text nor tool calls.
     EmptyReply {
@@ -82,7 +87,7 @@ impl From<LoopError> for Failure {
         match error {
             LoopError::Rule(error) => Self::Lua(error.to_string()),
             LoopError::Model(failure) => Self::Model(failure),
-            LoopError::ContextExhausted(reason) => Self::ContextExhausted { reason: reason.as_str().to_owned() },
+            LoopError::ContextExhausted(overflow) => Self::exhausted(overflow),
             LoopError::EmptyReply(empty) => {
                 Self::EmptyReply { message: empty.message.to_owned(), finish_reason: empty.finish_reason }
             }
@@ -94,6 +99,12 @@ impl From<LoopError> for Failure {
 }
 
 impl Failure {
+    /// The failure of a request that does not fit the context window.
+    pub fn exhausted(overflow: ContextOverflow) -> Self {
+        let ContextOverflow { reason, used, limit } = overflow;
+        Self::ContextExhausted { reason: reason.as_str().to_owned(), used, limit }
+    }
+
     /// The kind, as `err.kind` reads it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -127,7 +138,7 @@ impl Failure {
             Self::Estimator(message) => format!("the request could not be counted: {message}"),
             Self::Internal(message) => format!("internal invariant violated: {message}"),
             Self::Cancelled => "interrupted by Ctrl-C".to_owned(),
-            Self::ContextExhausted { reason } => format!("context exhausted: {}", context_detail(reason)),
+            Self::ContextExhausted { reason, .. } => format!("context exhausted: {}", context_detail(reason)),
             Self::EmptyReply { message, .. } => message.clone(),
             Self::ToolLoopExhausted => "tool-call loop did not converge".to_owned(),
             Self::OutOfScopeTool { name, scope } => out_of_scope_message(name, scope),
@@ -143,7 +154,7 @@ impl Failure {
     /// The field besides `kind` and `message` that an error value of this failure holds: its name and text.
     pub fn field(&self) -> Option<(&'static str, &str)> {
         match self {
-            Self::ContextExhausted { reason } => Some(("reason", reason)),
+            Self::ContextExhausted { reason, .. } => Some(("reason", reason)),
             Self::EmptyReply { finish_reason: Some(reason), .. } => Some(("finish_reason", reason)),
             Self::OutOfScopeTool { name, .. } | Self::UnboundTool { name, .. } => Some(("name", name)),
             _ => None,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use runvil_core::precheck::ContextOverflow;
 use serde_json::{Map, Value as Json};
 
 use crate::failure::Failure;
@@ -76,11 +77,8 @@ pub enum Answer {
         /// The source.
         source: Vec<u8>,
     },
-    /// The loop calls its compactor with this reason.
-    Compact {
-        /// `precheck` or `provider`.
-        reason: &'static str,
-    },
+    /// The loop calls its compactor with the reason of this overflow.
+    Compact(ContextOverflow),
     /// The loop runs the handler of a local tool.
     Handle {
         /// The tool's name.

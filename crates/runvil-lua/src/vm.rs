@@ -159,7 +159,7 @@ impl SectionVm {
     }
 
     fn answer(&mut self, answer: Answer) -> mlua::Result<MultiValue> {
-        if self.answers_loop && !matches!(answer, Answer::Compact { .. } | Answer::Handle { .. }) {
+        if self.answers_loop && !matches!(answer, Answer::Compact(_) | Answer::Handle { .. }) {
             self.section.set_running(Running::Nothing);
             *lock(&self.section.compaction) = None;
         }
@@ -179,12 +179,13 @@ impl SectionVm {
             Answer::Library { source } => {
                 values.extend([Value::Boolean(true), Value::String(lua.create_string(source)?)]);
             }
-            Answer::Compact { reason } => {
-                compaction::enter(&self.section, Running::LoopCompactor, reason.to_owned());
+            Answer::Compact(overflow) => {
+                let reason = overflow.reason.as_str();
+                compaction::enter(&self.section, Running::LoopCompactor, reason.to_owned(), Some(overflow));
                 values.extend([
                     Value::Boolean(true),
                     Value::String(lua.create_string("compact")?),
-                    Value::String(lua.create_string(reason)?),
+                    Value::String(lua.create_string(overflow.reason.as_str())?),
                 ]);
             }
             Answer::Handle { name, arguments } => {

@@ -23,6 +23,8 @@ pub(crate) fn read(kind: &str, data: &Bound<'_, PyAny>) -> PyResult<Answer> {
                 status: optional(dict, "status")?,
                 note: optional(dict, "note")?,
                 detail: optional(dict, "detail")?,
+                used: optional(dict, "used")?,
+                limit: optional(dict, "limit")?,
             })
         }
         "counted" => Answer::Counted { tokens: convert::required(dict()?, "tokens", WHAT)? },

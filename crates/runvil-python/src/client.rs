@@ -133,7 +133,7 @@ impl HttpClient {
             tokio::select! {
                 biased;
                 () = call.cancelled.notified() => {}
-                result = client.complete(body, |text| call.send_fragment(text)) => {
+                result = client.complete(body, None, |text| call.send_fragment(text)) => {
                     ending.outcome = Some(result);
                 }
             }

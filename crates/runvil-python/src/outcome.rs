@@ -114,6 +114,11 @@ fn error_dict<'py>(py: Python<'py>, error: &RunError) -> PyResult<Bound<'py, PyD
     if let Some(status) = error.status {
         dict.set_item("status", status)?;
     }
+    for (key, tokens) in [("used", error.used), ("limit", error.limit)] {
+        if let Some(tokens) = tokens {
+            dict.set_item(key, tokens)?;
+        }
+    }
     if let Some(location) = &error.location {
         let place = PyDict::new(py);
         place.set_item("path", &location.path)?;
@@ -138,7 +143,7 @@ pub(crate) fn failure_kind(name: &str) -> PyResult<FailureKind> {
 #[pyfunction]
 #[pyo3(signature = (kind, status, note))]
 pub(crate) fn failure_text(kind: &str, status: Option<u16>, note: Option<String>) -> PyResult<String> {
-    Ok(ModelFailure { kind: failure_kind(kind)?, status, note, detail: None }.message())
+    Ok(ModelFailure { status, note, ..ModelFailure::new(failure_kind(kind)?) }.message())
 }
 
 /// The message of a `context_exhausted` error with this reason.

@@ -111,7 +111,7 @@ async fn dropping_the_call_closes_its_connection_at_once() {
         script.push(Act::Hold);
         let mut server = Server::start(vec![script]).await;
         let client = server.client();
-        let task = tokio::spawn(async move { client.complete(Bytes::from_static(b"{}"), |_| {}).await });
+        let task = tokio::spawn(async move { client.complete(Bytes::from_static(b"{}"), None, |_| {}).await });
         while server.requests().is_empty() {
             tokio::task::yield_now().await;
         }

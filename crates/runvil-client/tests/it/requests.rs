@@ -14,7 +14,7 @@ async fn the_request_is_sent_as_given() {
     options.headers = vec![("X-Team".into(), "a".into()), ("User-Agent".into(), "mine".into())];
     let client = Client::new(options).unwrap();
     let body = "{\"model\" : \"m\", \"messages\":[{\"role\":\"user\",\"content\":\"Grüße\"}]}";
-    client.complete(Bytes::from(body), |_| {}).await.unwrap();
+    client.complete(Bytes::from(body), None, |_| {}).await.unwrap();
     let request = &server.requests()[0];
     assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", request.head);
     assert_eq!(request.body, body.as_bytes());
@@ -113,6 +113,6 @@ async fn a_large_request_may_be_refused_before_it_is_sent() {
     let script = vec![Act::Wait(std::time::Duration::from_millis(50)), Act::Write(refusal), Act::Hold];
     let server = Server::start(vec![script]).await;
     let body = Bytes::from(vec![b' '; 16 * 1024 * 1024]);
-    let failure = server.client().complete(body, |_| {}).await.unwrap_err();
+    let failure = server.client().complete(body, None, |_| {}).await.unwrap_err();
     assert_eq!((failure.kind, failure.status), (FailureKind::ContextOverflow, Some(413)));
 }

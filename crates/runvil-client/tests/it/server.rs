@@ -201,7 +201,7 @@ pub(crate) const PONG: &str =
 pub(crate) async fn complete(client: &Client) -> (Result<Reply, ModelFailure>, Vec<String>) {
     let mut fragments = Vec::new();
     let result =
-        client.complete(Bytes::from_static(b"{\"messages\":[]}"), |text| fragments.push(text.to_owned())).await;
+        client.complete(Bytes::from_static(b"{\"messages\":[]}"), None, |text| fragments.push(text.to_owned())).await;
     (result, fragments)
 }
 

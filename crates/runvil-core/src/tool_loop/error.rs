@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::ListError;
 use crate::failure::ModelFailure;
 use crate::judge::EmptyReply;
-use crate::precheck::{OverflowReason, exhausted_message};
+use crate::precheck::{ContextOverflow, exhausted_message};
 use crate::quote::quote;
 
 /// A failure that the loop itself decides on. What a compactor or a tool's handler raises is the driver's to pass on.
@@ -16,7 +16,7 @@ pub enum LoopError {
     /// The model call failed, or its reply was malformed.
     Model(ModelFailure),
     /// The list does not fit the context window.
-    ContextExhausted(OverflowReason),
+    ContextExhausted(ContextOverflow),
     /// A round came back with neither text nor tool calls.
     EmptyReply(EmptyReply),
     /// The rounds are used up.
@@ -58,7 +58,7 @@ impl fmt::Display for LoopError {
         match self {
             Self::Rule(error) => error.fmt(f),
             Self::Model(failure) => failure.fmt(f),
-            Self::ContextExhausted(reason) => f.write_str(&exhausted_message(reason.as_str())),
+            Self::ContextExhausted(overflow) => f.write_str(&exhausted_message(overflow.reason.as_str())),
             Self::EmptyReply(empty) => f.write_str(empty.message),
             Self::Exhausted => f.write_str("tool-call loop did not converge"),
             Self::OutOfScope { name, scope } => f.write_str(&out_of_scope_message(name, scope)),

@@ -7,6 +7,7 @@ mod edit;
 mod json;
 mod judge;
 mod model;
+mod overflow;
 mod pairing;
 mod precheck;
 mod properties;

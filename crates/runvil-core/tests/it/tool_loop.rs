@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use runvil_core::anchor::Anchor;
 use runvil_core::failure::{FailureKind, ModelFailure, classify};
 use runvil_core::list::MessageList;
-use runvil_core::precheck::OverflowReason;
+use runvil_core::precheck::{ContextOverflow, OverflowReason};
 use runvil_core::record::Record;
 use runvil_core::reply::{CallArguments, Reply, ReplyCall};
 use runvil_core::role::Role;
@@ -13,6 +13,8 @@ use runvil_core::tool_loop::{
 };
 
 const MODEL: RoundModel<'_> = RoundModel { name: "small", context: 4096, max_tokens: None, must_shrink: true };
+
+const PROVIDER: ContextOverflow = ContextOverflow { reason: OverflowReason::Provider, used: None, limit: None };
 
 /// Bound tools `a` and `b`, and a local one.
 const SCOPE: [(&str, Dispatch); 3] = [("a", Dispatch::Bound), ("b", Dispatch::Bound), ("local", Dispatch::Alone)];
@@ -289,7 +291,7 @@ fn a_retry_is_no_round_of_its_own() {
     let mut bench = Bench::new(1);
     bench.list.append(Record::user(&"x".repeat(400))).unwrap();
     let before = bench.list.snapshot();
-    assert!(matches!(bench.overflow(), Step::Compact(OverflowReason::Provider)));
+    assert!(matches!(bench.overflow(), Step::Compact(PROVIDER)));
     bench.list.replace(2, 2, Vec::new()).unwrap();
     assert!(matches!(bench.machine.compacted(&mut bench.list, before), Step::Round));
     assert!(bench.machine.is_retry());
@@ -305,7 +307,7 @@ fn a_retry_that_overflows_brings_the_records_back() {
     bench.overflow();
     bench.list.replace(2, 2, Vec::new()).unwrap();
     bench.machine.compacted(&mut bench.list, before);
-    assert_eq!(failed(bench.overflow()), LoopError::ContextExhausted(OverflowReason::Provider));
+    assert_eq!(failed(bench.overflow()), LoopError::ContextExhausted(PROVIDER));
     assert_eq!(bench.list.len(), 2);
 }
 
@@ -323,10 +325,7 @@ fn structure_is_judged_before_size() {
     assert_eq!(bench.list.len(), 1);
     let before = bench.list.snapshot();
     bench.overflow();
-    assert_eq!(
-        failed(bench.machine.compacted(&mut bench.list, before)),
-        LoopError::ContextExhausted(OverflowReason::Provider)
-    );
+    assert_eq!(failed(bench.machine.compacted(&mut bench.list, before)), LoopError::ContextExhausted(PROVIDER));
 }
 
 #[test]

@@ -17,7 +17,9 @@ pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::
     match name {
         b"call" => attempted(lua, section, |lua, section, arguments| host_calls::begin_call(lua, section, arguments)),
         b"compactors.clear" => attempted(lua, section, |_, section, _| compaction::clear(section)),
-        b"compactors.fail" => bound(lua, section, |_, _, reason: Value| Err::<(), _>(compaction::fail(&reason))),
+        b"compactors.fail" => {
+            bound(lua, section, |_, section, reason: Value| Err::<(), _>(compaction::fail(section, &reason)))
+        }
         b"handle.infer" => {
             attempted(lua, section, |_, section, arguments| model_calls::begin_handle_infer(section, arguments))
         }

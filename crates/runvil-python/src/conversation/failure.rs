@@ -41,7 +41,11 @@ pub(super) fn loop_error<'py>(py: Python<'py>, error: &LoopError) -> PyResult<Bo
             fields.set_item("status", failure.status)?;
             fields.set_item("detail", failure.detail.as_deref())?;
         }
-        LoopError::ContextExhausted(reason) => fields.set_item("reason", reason.as_str())?,
+        LoopError::ContextExhausted(overflow) => {
+            fields.set_item("reason", overflow.reason.as_str())?;
+            fields.set_item("used", overflow.used)?;
+            fields.set_item("limit", overflow.limit)?;
+        }
         LoopError::EmptyReply(empty) => fields.set_item("finish_reason", empty.finish_reason.as_deref())?,
         LoopError::OutOfScope { name, .. } => fields.set_item("name", name)?,
         LoopError::Exhausted | LoopError::Cancelled => {}

@@ -7,7 +7,7 @@ use runvil_core::anchor::Anchor;
 use runvil_core::estimator::{DetailCounter, Estimator};
 use runvil_core::failure::ModelFailure;
 use runvil_core::list::{ListSize, MessageList};
-use runvil_core::precheck::{OverflowReason, Precheck};
+use runvil_core::precheck::{ContextOverflow, OverflowReason, Precheck};
 use runvil_core::quote::quote;
 use runvil_core::reply::Reply;
 use runvil_core::request::Request;
@@ -49,6 +49,8 @@ pub(crate) struct ConversationLoop {
     refused: Vec<(usize, String)>,
     /// The compaction under way: its reason, and the list from before it.
     compaction: Option<(OverflowReason, ListSize)>,
+    /// Of the latest overflow the tokens of the request, and the most that fit, as the provider said.
+    overflow: (Option<u64>, Option<u64>),
     /// What the detailed estimator has counted.
     details: DetailCounter,
     /// The request that waits for its count.
@@ -99,6 +101,7 @@ impl ConversationLoop {
             turns: 0,
             refused: Vec::new(),
             compaction: None,
+            overflow: (None, None),
             details: DetailCounter::new(),
             counting: None,
         })
@@ -247,6 +250,12 @@ impl ConversationLoop {
         self.report_compaction(ListSize { records, estimate }, false);
     }
 
+    /// Of the latest overflow the tokens of the request, and the most that fit, as the provider said.
+    #[getter]
+    fn overflow(&self) -> (Option<u64>, Option<u64>) {
+        self.overflow
+    }
+
     /// The records of the list, and the plain estimate of the request it makes, in tokens.
     fn measure(&self, py: Python<'_>) -> (usize, u64) {
         let ListSize { records, estimate } = self.size(py);
@@ -272,9 +281,9 @@ impl ConversationLoop {
 
     /// Reports that a retry which overflowed again has put back the records from before its compaction.
     fn report_restored(&mut self, py: Python<'_>, retried: Option<ListSize>, step: &Step) {
-        if let (Some(left), Step::Failed(LoopError::ContextExhausted(reason))) = (retried, step) {
+        if let (Some(left), Step::Failed(LoopError::ContextExhausted(overflow))) = (retried, step) {
             let now = self.size(py);
-            self.recorder.compaction("", CompactionStage::Restored, reason.as_str(), Some(left), now);
+            self.recorder.compaction("", CompactionStage::Restored, overflow.reason.as_str(), Some(left), now);
         }
     }
 
@@ -387,7 +396,8 @@ impl ConversationLoop {
         }
         match step {
             Step::Round => LoopStep::of("round"),
-            Step::Compact(reason) => {
+            Step::Compact(ContextOverflow { reason, used, limit }) => {
+                self.overflow = (used, limit);
                 let size = self.size(py);
                 self.recorder.compaction("", CompactionStage::Started, reason.as_str(), None, size);
                 self.compaction = Some((reason, size));
