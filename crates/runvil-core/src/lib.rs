@@ -1,6 +1,7 @@
 //! Records, message lists, checks, composing and the tool loop of a conversation.
 
 pub mod anchor;
+mod blocks;
 pub mod body;
 mod build;
 mod check;
