@@ -82,13 +82,16 @@ pub struct ClientOptions {
     pub backoff: Backoff,
     /// The largest answer that is read, in bytes after decompression.
     pub max_response_bytes: u64,
+    /// Whether requests go through the proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
+    /// except for the hosts of `NO_PROXY`). Otherwise they go straight to the server, whatever the environment says.
+    pub proxy_from_environment: bool,
 }
 
 impl ClientOptions {
     /// The default limit on the size of an answer: 16 MiB.
     pub const DEFAULT_MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
-    /// Default settings for a server: no key, 120 seconds of patience, 10 seconds to connect, 2 retries, 16 MiB.
+    /// Default settings for a server: no key, 120 seconds of patience, 10 seconds to connect, 2 retries, 16 MiB, no proxy.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -99,6 +102,7 @@ impl ClientOptions {
             retries: 2,
             backoff: Backoff::default(),
             max_response_bytes: Self::DEFAULT_MAX_RESPONSE_BYTES,
+            proxy_from_environment: false,
         }
     }
 }
@@ -117,6 +121,7 @@ impl fmt::Debug for ClientOptions {
             .field("retries", &self.retries)
             .field("backoff", &self.backoff)
             .field("max_response_bytes", &self.max_response_bytes)
+            .field("proxy_from_environment", &self.proxy_from_environment)
             .finish()
     }
 }

@@ -24,6 +24,7 @@ pub mod role;
 mod seen;
 mod sequence;
 mod slab;
+pub mod strict;
 pub mod tool_loop;
 pub mod tools;
 pub mod turns;

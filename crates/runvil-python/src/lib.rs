@@ -4,6 +4,7 @@ mod answers;
 mod client;
 mod conversation;
 mod convert;
+mod delivery;
 mod outcome;
 mod params;
 mod prompt;
