@@ -9,7 +9,7 @@ print(runvil.run(prompt, models=model).text)
 
 from runvil import compactors
 from runvil._native import Change, ComposedRequest, Event, Precheck, Record, __version__, classify
-from runvil.broker import Broker, Request
+from runvil.broker import Broker, Request, Retry
 from runvil.conversation import Conversation
 from runvil.errors import (
     ConfigError,
@@ -58,6 +58,7 @@ __all__ = [
     "Reply",
     "Request",
     "Result",
+    "Retry",
     "RunCancelled",
     "RunError",
     "RunHandle",

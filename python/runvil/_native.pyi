@@ -417,9 +417,22 @@ class HttpClient:
         connect_timeout: float = 10.0,
         retries: int = 2,
         max_response_bytes: int = ...,
+        proxy_from_environment: bool = False,
     ) -> HttpClient: ...
     def complete(
-        self, body: bytes, on_fragment: Callable[[str], object] | None = None
+        self,
+        body: Buffer,
+        on_fragment: Callable[[str], object] | None = None,
+        on_retry: Callable[[int, float, str, int | None], object] | None = None,
+    ) -> Awaitable[dict[str, Any]]: ...
+    def send(
+        self,
+        request: RoundRequest,
+        fields: Mapping[str, Any],
+        on_fragment: Callable[[str], object] | None = None,
+        on_retry: Callable[[int, float, str, int | None], object] | None = None,
+        null_content: bool = False,
+        strict_tools: bool = False,
     ) -> Awaitable[dict[str, Any]]: ...
 
 def classify(status: int | None, body: str, streamed: bool = False) -> str: ...

@@ -40,6 +40,9 @@ class Provider:
     stream: bool = True
     stream_usage: bool = True
     thinking_field: str | None = None
+    null_content: bool = False
+    strict_tools: bool = False
+    proxy_from_environment: bool = False
 
     def key_present(self, environ: Mapping[str, str]) -> bool | None:
         """Whether the key's environment variable is set; None when the provider needs no key."""
@@ -59,6 +62,9 @@ class Provider:
             stream=self.stream,
             stream_usage=self.stream_usage,
             thinking_field=self.thinking_field,
+            null_content=self.null_content,
+            strict_tools=self.strict_tools,
+            proxy_from_environment=self.proxy_from_environment,
         )
 
 
@@ -294,6 +300,9 @@ def _read_provider(name: str, table: _Table) -> Provider:
         "stream": table.flag("stream"),
         "stream_usage": table.flag("stream_usage"),
         "thinking_field": table.take("thinking_field", "a dotted path of field names", _is_path),
+        "null_content": table.flag("null_content"),
+        "strict_tools": table.flag("strict_tools"),
+        "proxy_from_environment": table.flag("proxy_from_environment"),
     }
     table.finish("; a key is never written here: name its environment variable with api_key_env")
     return Provider(name, base_url, **{key: value for key, value in read.items() if value is not None})

@@ -6,6 +6,7 @@ none of a provider's own words ever reach it.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runvil._native import Effect, Event
-    from runvil.broker import Request
+    from runvil.broker import Request, Retry
     from runvil.harness import Answer
 
 
@@ -53,6 +54,12 @@ class RunLog:
         line = {"kind": "chat", "execution": self._execution, "section": request.section, "round": request.round}
         line |= {"origin": request.origin, "model": request.model, "from": kept + 1, "messages": messages[kept:]}
         self._lines.write(line)
+
+    def retry(self, retry: Retry) -> None:
+        """Writes that a request is sent again."""
+        fields = asdict(retry)
+        fields["failure"] = fields.pop("kind")
+        self._lines.write({"kind": "model_retry", "execution": self._execution, **fields})
 
     def answer(self, effect: Effect, answer: Answer) -> None:
         """Writes the answer to an effect."""

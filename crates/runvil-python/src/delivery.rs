@@ -17,6 +17,7 @@ use runvil_core::reply::Reply;
 use tokio::sync::Notify;
 
 use crate::client::{model_error, reply_dict};
+use crate::exit::{attached, close_at_exit};
 
 /// A call that is running, as the loop sees it.
 pub(crate) struct Call {
@@ -48,6 +49,7 @@ impl Call {
         on_retry: Option<Py<PyAny>>,
     ) -> PyResult<Arc<Self>> {
         let py = event_loop.py();
+        close_at_exit(py)?;
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
         let call = Arc::new(Self {
             mailbox: Mailbox::of(event_loop),
@@ -180,7 +182,7 @@ impl Mailbox {
                 return;
             }
         }
-        let asked = Python::try_attach(|py| {
+        let asked = attached(|py| {
             let callback = (Deliver(self.clone()),);
             self.event_loop.call_method1(py, intern!(py, "call_soon_threadsafe"), callback).map(drop)
         });

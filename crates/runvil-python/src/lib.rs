@@ -5,6 +5,7 @@ mod client;
 mod conversation;
 mod convert;
 mod delivery;
+mod exit;
 mod outcome;
 mod params;
 mod prompt;
