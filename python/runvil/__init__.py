@@ -8,8 +8,8 @@ print(runvil.run(prompt, models=model).text)
 """
 
 from runvil import compactors, estimators
-from runvil._native import Change, ComposedRequest, Event, Precheck, Record, __version__, classify
-from runvil.broker import Broker, Request
+from runvil._native import Change, ComposedRequest, Event, OverflowRule, Precheck, Record, __version__, classify
+from runvil.broker import Broker, Request, Retry
 from runvil.conversation import Conversation
 from runvil.errors import (
     ConfigError,
@@ -50,6 +50,7 @@ __all__ = [
     "LoopError",
     "Model",
     "ModelError",
+    "OverflowRule",
     "Pack",
     "ParseError",
     "Precheck",
@@ -59,6 +60,7 @@ __all__ = [
     "Reply",
     "Request",
     "Result",
+    "Retry",
     "RunCancelled",
     "RunError",
     "RunHandle",

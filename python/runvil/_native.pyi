@@ -117,6 +117,8 @@ class ConversationLoop:
     ) -> Self: ...
     @property
     def turns(self) -> int: ...
+    @property
+    def overflow(self) -> tuple[int | None, int | None]: ...
     def close(self) -> None: ...
     def events(self) -> list[Event]: ...
     def send(self, model: dict[str, Any], options: dict[str, Any]) -> LoopStep: ...
@@ -439,6 +441,12 @@ class Conversation:
 compactions: ContextVar[tuple[int, ...]]
 
 @final
+class OverflowRule:
+    """A rule of the application's: failed answers with this wording are, or are not, context overflows."""
+
+    def __new__(cls, pattern: str, *, status: int | None = None, overflow: bool = True) -> OverflowRule: ...
+
+@final
 class HttpClient:
     """A connection pool to one OpenAI-compatible server. Times are seconds."""
 
@@ -451,10 +459,25 @@ class HttpClient:
         connect_timeout: float = 10.0,
         retries: int = 2,
         max_response_bytes: int = ...,
+        proxy_from_environment: bool = False,
+        overflow: str = "strict",
+        overflow_rules: list[OverflowRule] | None = None,
     ) -> HttpClient: ...
     def complete(
-        self, body: bytes, on_fragment: Callable[[str], object] | None = None
+        self,
+        body: Buffer,
+        on_fragment: Callable[[str], object] | None = None,
+        on_retry: Callable[[int, float, str, int | None], object] | None = None,
+    ) -> Awaitable[dict[str, Any]]: ...
+    def send(
+        self,
+        request: RoundRequest,
+        fields: Mapping[str, Any],
+        on_fragment: Callable[[str], object] | None = None,
+        on_retry: Callable[[int, float, str, int | None], object] | None = None,
+        null_content: bool = False,
+        strict_tools: bool = False,
     ) -> Awaitable[dict[str, Any]]: ...
 
-def classify(status: int | None, body: str, streamed: bool = False) -> str: ...
+def classify(status: int | None, body: str, streamed: bool = False, overflow: str = "strict") -> str: ...
 def failure_text(kind: str, status: int | None, note: str | None) -> str: ...

@@ -37,37 +37,55 @@ async def ask(
 
 
 def _fields(error: ModelError) -> dict[str, Any]:
-    return {"kind": error.kind, "status": error.status, "note": error.note, "detail": error.detail}
+    return {
+        "kind": error.kind,
+        "status": error.status,
+        "note": error.note,
+        "detail": error.detail,
+        "used": error.used,
+        "limit": error.limit,
+    }
 
 
-class LiveText:
-    """What a broker calls with pieces of text, from any thread. They are delivered in order, on the loop's thread.
+class Live:
+    """Passes on what a broker reports, from any thread. It is delivered in order, on the loop's thread.
 
     Attributes:
         failure: What the receiver raised, which stops the request.
     """
 
-    def __init__(self, receive: Callable[[Fragment], object], request: Request) -> None:
+    def __init__(self, receive: Callable[[Any], object]) -> None:
         self.failure: Exception | None = None
         self._receive = receive
-        self._request = request
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._thread = threading.get_ident()
 
-    def __call__(self, text: str) -> None:
-        """Delivers a piece."""
+    def __call__(self, report: Any) -> None:
+        """Delivers a report."""
         if threading.get_ident() == self._thread:
-            self._deliver(text)
+            self._deliver(report)
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
-            self._loop.call_soon_threadsafe(self._deliver, text)
+            self._loop.call_soon_threadsafe(self._deliver, report)
 
-    def _deliver(self, text: str) -> None:
+    def _deliver(self, report: Any) -> None:
         if self.failure is not None or self._task is None or self._task.cancelled() or self._task.cancelling():
             return
         try:
-            self._receive(Fragment(self._request.section, self._request.round, text))
+            self._receive(report)
         except Exception as error:  # noqa: BLE001 - a hook may raise anything; the round raises it
             self.failure = error
             self._task.cancel()
+
+
+class LiveText(Live):
+    """What a broker calls with pieces of a reply's text."""
+
+    def __init__(self, receive: Callable[[Fragment], object], request: Request) -> None:
+        super().__init__(receive)
+        self._section, self._round = request.section, request.round
+
+    def __call__(self, text: str) -> None:
+        """Delivers a piece."""
+        super().__call__(Fragment(self._section, self._round, text))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,12 +14,36 @@ if TYPE_CHECKING:
     from runvil._native import RoundRequest
     from runvil.reply import Reply
 
+_log = logging.getLogger("runvil")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A request that failed and is sent again.
+
+    Attributes:
+        section: The heading of the section that asked.
+        round: The number of the request in its run, from 0.
+        number: Counts the further tries of the request, from 1.
+        delay: Seconds until it is sent again.
+        kind: The kind of the failure, as in `ModelError.kind`.
+        status: The HTTP status of the failure; None when there was none.
+    """
+
+    section: str
+    round: int
+    number: int
+    delay: float
+    kind: str
+    status: int | None = None
+
 
 class Request:
     """One model request. Everything is read-only; the messages are converted when they are first read."""
 
-    def __init__(self, native: RoundRequest) -> None:
+    def __init__(self, native: RoundRequest, on_retry: Callable[[Retry], object] | None = None) -> None:
         self._native = native
+        self._on_retry = on_retry
 
     @property
     def model(self) -> str:
@@ -119,10 +145,30 @@ class Request:
         It holds `model`, `messages`, `tools` when there are any, and what is set of `temperature` and `max_tokens`.
         `fields` adds to that or replaces it; a field that is None is left out.
         """
+        return self._native.body(self.body_fields(**fields))
+
+    def body_fields(self, **fields: Any) -> dict[str, Any]:
+        """The fields of `body(**fields)` besides the messages."""
         options = self._native.options
         named = {name: options.get(name) for name in ("temperature", "max_tokens")}
         merged = {"model": self._native.model_id, **named, **fields}
-        return self._native.body({name: value for name, value in merged.items() if value is not None})
+        return {name: value for name, value in merged.items() if value is not None}
+
+    def report_retry(self, number: int, delay: float, kind: str, status: int | None = None) -> None:
+        """Reports that the request failed and that the broker sends it again. May be called from any thread.
+
+        The report goes to `Host.on_retry`, the run log, and the logger `runvil`.
+
+        Args:
+            number: Counts the further tries, from 1.
+            delay: Seconds until the request is sent again.
+            kind: The kind of the failure, as in `ModelError.kind`.
+            status: The HTTP status of the failure, if there was one.
+        """
+        failed = kind if status is None else f"{kind}, status {status}"
+        _log.info("model request failed (%s); retry %d in %.1f seconds", failed, number, delay)
+        if self._on_retry is not None:
+            self._on_retry(Retry(self.section, self.round, number, delay, kind, status))
 
     def __repr__(self) -> str:
         return f"<Request round={self.round} model={self.model!r} section={self.section!r}>"

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from runvil.errors import ConfigError
 from runvil.http import HttpBroker
@@ -40,6 +40,10 @@ class Provider:
     stream: bool = True
     stream_usage: bool = True
     thinking_field: str | None = None
+    null_content: bool = False
+    strict_tools: bool = False
+    proxy_from_environment: bool = False
+    overflow: Literal["strict", "extended"] = "strict"
 
     def key_present(self, environ: Mapping[str, str]) -> bool | None:
         """Whether the key's environment variable is set; None when the provider needs no key."""
@@ -59,6 +63,10 @@ class Provider:
             stream=self.stream,
             stream_usage=self.stream_usage,
             thinking_field=self.thinking_field,
+            null_content=self.null_content,
+            strict_tools=self.strict_tools,
+            proxy_from_environment=self.proxy_from_environment,
+            overflow=self.overflow,
         )
 
 
@@ -294,6 +302,10 @@ def _read_provider(name: str, table: _Table) -> Provider:
         "stream": table.flag("stream"),
         "stream_usage": table.flag("stream_usage"),
         "thinking_field": table.take("thinking_field", "a dotted path of field names", _is_path),
+        "null_content": table.flag("null_content"),
+        "strict_tools": table.flag("strict_tools"),
+        "proxy_from_environment": table.flag("proxy_from_environment"),
+        "overflow": table.one_of("overflow", ("strict", "extended")),
     }
     table.finish("; a key is never written here: name its environment variable with api_key_env")
     return Provider(name, base_url, **{key: value for key, value in read.items() if value is not None})

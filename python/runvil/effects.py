@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runvil import _native
-from runvil.asking import LiveText, ask
+from runvil.asking import Live, LiveText, ask
 from runvil.broker import Request
 from runvil.errors import ToolError
 from runvil.estimators import Counter, Tokenizer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runvil._native import Effect
-    from runvil.broker import Broker
+    from runvil.broker import Broker, Retry
     from runvil.harness import Answer
     from runvil.model import Model
     from runvil.packs import Pack
@@ -41,6 +41,7 @@ class Effects:
 
     Attributes:
         request_sinks: Called with each model request when it leaves.
+        retry_sinks: Called with each report of a model request that is sent again.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Effects:
         self._prompt_path = prompt_path
         self.request_sinks: list[Callable[[Request], None]] = []
         self._counters: dict[int, Counter] = {}
+        self.retry_sinks: list[Callable[[Retry], object]] = [host.on_retry] if overrides(host, "on_retry") else []
         self._wants_fragments = overrides(host, "on_fragment")
         self._causes: deque[tuple[str, BaseException]] = deque(maxlen=16)
 
@@ -88,7 +90,8 @@ class Effects:
         return next((error for text, error in reversed(self._causes) if text in message), None)
 
     async def _round(self, native: _native.RoundRequest) -> Answer:
-        request = Request(native)
+        retries = Live(self._retried)
+        request = Request(native, retries)
         for sink in self.request_sinks:
             sink(request)
         live = LiveText(self._host.on_fragment, request) if self._wants_fragments and request.origin == "chat" else None
@@ -96,8 +99,9 @@ class Effects:
         try:
             answer, failure, cause = await ask(broker, request, live)
         finally:
-            if live is not None and live.failure is not None:
-                raise live.failure
+            raised = (live and live.failure) or retries.failure
+            if raised is not None:
+                raise raised
         if failure is not None and cause is not None:
             message = _native.failure_text(failure.kind, failure.status, failure.note)
             overflow = failure.kind == "ContextOverflow"
@@ -130,6 +134,10 @@ class Effects:
                 self._causes.append((path, error))
                 return "render_failure", {"path": path}
         return "rendered", {"tools": rendered}
+
+    def _retried(self, retry: Retry) -> None:
+        for sink in self.retry_sinks:
+            sink(retry)
 
     async def _tool_call(self, path: str, arguments: Mapping[str, Any]) -> Answer:
         tool = self._tools.get(path)

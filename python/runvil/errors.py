@@ -89,6 +89,8 @@ class RunError(Exception):
         parse_kind: The kind of parse error, for kind `Parse`.
         detail: The provider's own words, for a failed model call. Not part of the message.
         status: The HTTP status, for a failed model call.
+        used: For an exhausted context the tokens of the request, when the provider counted them.
+        limit: For an exhausted context the most tokens that fit, when the provider said so.
         turns: How many replies the run had received.
         usage: The sums of the token counts that the replies reported.
 
@@ -106,6 +108,8 @@ class RunError(Exception):
         self.parse_kind: str | None = fields.get("parse_kind")
         self.detail: str | None = fields.get("detail")
         self.status: int | None = fields.get("status")
+        self.used: int | None = fields.get("used")
+        self.limit: int | None = fields.get("limit")
         self.turns: int = fields.get("turns", 0)
         self.usage: dict[str, int] = fields.get("usage", {})
 
@@ -145,10 +149,18 @@ class ModelError(Exception):
         status: The HTTP status, when there was one.
         detail: The provider's own words. They reach `RunError.detail` and nothing else.
         note: Your own words, appended to the fixed text of the kind. The prompt's Lua can read them.
+        used: Of a context overflow the tokens of the request, when the provider counted them.
+        limit: Of a context overflow the most tokens that fit, when the provider said so.
     """
 
     def __init__(
-        self, kind: str, status: int | None = None, detail: str | None = None, note: str | None = None
+        self,
+        kind: str,
+        status: int | None = None,
+        detail: str | None = None,
+        note: str | None = None,
+        used: int | None = None,
+        limit: int | None = None,
     ) -> None:
         if kind not in MODEL_ERROR_KINDS:
             raise ValueError(f"unknown model error kind {kind!r}; known kinds: {', '.join(MODEL_ERROR_KINDS)}")
@@ -157,9 +169,11 @@ class ModelError(Exception):
         self.status = status
         self.detail = detail
         self.note = note
+        self.used = used
+        self.limit = limit
 
-    def __reduce__(self) -> tuple[type[ModelError], tuple[str, int | None, str | None, str | None]]:
-        return type(self), (self.kind, self.status, self.detail, self.note)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, self.status, self.detail, self.note, self.used, self.limit)
 
     def __str__(self) -> str:
         # Imported late: the extension module imports this file.
@@ -207,6 +221,8 @@ class LoopError(Exception):
         name: The name of a tool that was not offered.
         status: The HTTP status of a failed model call.
         detail: The provider's own words. Not part of the message.
+        used: For an exhausted context the tokens of the request, when the provider counted them.
+        limit: For an exhausted context the most tokens that fit, when the provider said so.
 
     `__cause__` is the exception behind it: the `ModelError`, or the `ConversationError` of a broken rule.
     """
@@ -221,10 +237,14 @@ class LoopError(Exception):
         name: str | None = None,
         status: int | None = None,
         detail: str | None = None,
+        used: int | None = None,
+        limit: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.used = used
+        self.limit = limit
         self.reason = reason
         self.finish_reason = finish_reason
         self.name = name
@@ -232,7 +252,7 @@ class LoopError(Exception):
         self.detail = detail
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = ("reason", "finish_reason", "name", "status", "detail")
+        fields = ("reason", "finish_reason", "name", "status", "detail", "used", "limit")
         return type(self), (self.kind, self.message), {field: getattr(self, field) for field in fields}
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runvil._native import Event
+    from runvil.broker import Retry
 
 _LIBRARY_NAME = re.compile(r"[A-Za-z0-9_-]+(?:[/.][A-Za-z0-9_-]+)*")
 
@@ -33,8 +34,8 @@ class Fragment:
 class Host:
     """The hooks of an application. Subclass it and override what you need.
 
-    `on_event` and `on_fragment` are called on the event loop's thread and must return quickly. An exception raised in
-    them cancels the run and comes out of it unchanged.
+    `on_event`, `on_fragment` and `on_retry` are called on the event loop's thread and must return quickly. An exception
+    raised in them cancels the run and comes out of it unchanged.
     """
 
     def on_event(self, event: Event) -> None:
@@ -42,6 +43,9 @@ class Host:
 
     def on_fragment(self, fragment: Fragment) -> None:
         """Called with each piece of a chat reply's text. When nobody overrides it, brokers are not asked for pieces."""
+
+    def on_retry(self, retry: Retry) -> None:
+        """Called when a broker sends a failed model request again, before it waits to do so."""
 
     def ui(self) -> Mapping[str, Any] | None:
         """The state of the application that the prompt's `ui()` reads, as JSON data; asked once, when a run starts.

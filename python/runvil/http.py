@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from runvil import _native
 from runvil.broker import Broker
 from runvil.reply import BackendReply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from runvil._native import OverflowRule
     from runvil.broker import Request
 
 
 class HttpBroker(Broker):
     """Sends requests to one OpenAI-compatible server.
+
+    A broker keeps its connections open and uses them again, also in later runs and in other event loops.
 
     Failures that may pass (rate limits, overload, server faults, broken connections, no first byte in time) are tried
     again, before the first piece of text only.
@@ -34,6 +37,17 @@ class HttpBroker(Broker):
         thinking_field: Where a switchable model's thinking goes, as a dotted path such as
             `chat_template_kwargs.enable_thinking`; None sends it nowhere.
         max_response_bytes: The largest answer that is read, in bytes.
+        null_content: Whether null, and not an empty text, is sent for the content of an assistant message that has tool
+            calls and no text. Servers differ in which of the two they accept.
+        strict_tools: Whether tools are marked `strict` whose schema requires all properties and allows no others, so
+            that the server makes the model keep to it. Others are never marked: servers refuse what they cannot
+            enforce.
+        proxy_from_environment: Whether requests go through the proxies that the environment names (`HTTPS_PROXY`,
+            `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+        overflow: Which failures are context overflows. `strict` is the rule of the language: status 400 or 413, or an
+            error inside a stream, with one of twelve phrases. `extended`, for gateways, knows the codes and wordings of
+            many providers, and the token counts of replies that should not have come.
+        overflow_rules: Rules of your own, asked first, in order.
     """
 
     def __init__(
@@ -51,6 +65,11 @@ class HttpBroker(Broker):
         stream_usage: bool = True,
         thinking_field: str | None = None,
         max_response_bytes: int = 16 * 1024 * 1024,
+        null_content: bool = False,
+        strict_tools: bool = False,
+        proxy_from_environment: bool = False,
+        overflow: Literal["strict", "extended"] = "strict",
+        overflow_rules: Sequence[OverflowRule] = (),
     ) -> None:
         self.base_url = base_url
         self._client = _native.HttpClient(
@@ -61,16 +80,29 @@ class HttpBroker(Broker):
             connect_timeout=connect_timeout,
             retries=retries,
             max_response_bytes=max_response_bytes,
+            proxy_from_environment=proxy_from_environment,
+            overflow=overflow,
+            overflow_rules=list(overflow_rules),
         )
         self._extra_body = dict(extra_body or {})
         self._max_tokens_field = max_tokens_field
         self._stream = stream
         self._stream_usage = stream_usage
+        self._null_content = null_content
+        self._strict_tools = strict_tools
         self._thinking_path = thinking_field.split(".") if thinking_field else []
 
     async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> BackendReply:
         """Sends the request and reads the answer."""
-        reply = await self._client.complete(request.body(**self._fields(request)), on_fragment)
+        fields = request.body_fields(**self._fields(request))
+        reply = await self._client.send(
+            request._native,
+            fields,
+            on_fragment,
+            request.report_retry,
+            null_content=self._null_content,
+            strict_tools=self._strict_tools,
+        )
         return BackendReply(**reply)
 
     def _fields(self, request: Request) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import inspect
 import secrets
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from runvil import _native, compactors
+from runvil import _native
 from runvil.asking import LiveText, ask
 from runvil.broker import Request
 from runvil.errors import LoopError, ToolError
@@ -212,7 +212,11 @@ class Loop:
         return step
 
     async def _compact(self, loop: _native.ConversationLoop, reason: str) -> _native.LoopStep:
-        compactor = self._compactor or compactors.fail
+        if self._compactor is None:
+            used, limit = loop.overflow
+            message = _native.exhausted_message(reason)
+            raise LoopError("context_exhausted", message, reason=reason, used=used, limit=limit)
+        compactor = self._compactor
         conversation = self._conversation
         number, token = conversation._enter_compaction(in_loop=True)
         try:

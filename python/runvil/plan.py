@@ -144,6 +144,7 @@ class Plan:
                 self.answer_sinks.append(run_log.answer)
                 self.outcome_sinks.append(run_log.outcome)
                 self.effects.request_sinks.append(run_log.request)
+                self.effects.retry_sinks.append(run_log.retry)
             if requests := options.get("requests"):
                 requests_log = opened.enter_context(contextlib.closing(RequestsLog(requests)))
                 self.effects.request_sinks.append(requests_log.request)

@@ -6,6 +6,7 @@ none of a provider's own words ever reach it.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from runvil.jsonl import LineFile
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runvil._native import Effect, Event, RoundRequest
-    from runvil.broker import Request
+    from runvil.broker import Request, Retry
     from runvil.harness import Answer
 
 
@@ -69,6 +70,12 @@ class RunLog:
             after["estimator"] = request.estimator
         opening, closing = to_json(before)[:-1].encode(), to_json(after)[1:].encode()
         self._lines.write_json(b"".join((opening, b',"messages":', messages, b",", closing)))
+
+    def retry(self, retry: Retry) -> None:
+        """Writes that a request is sent again."""
+        fields = asdict(retry)
+        fields["failure"] = fields.pop("kind")
+        self._lines.write({"kind": "model_retry", "execution": self._execution, **fields})
 
     def answer(self, effect: Effect, answer: Answer, seconds: float) -> None:
         """Writes the answer to an effect, which took so many seconds."""

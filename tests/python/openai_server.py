@@ -3,7 +3,8 @@
     python openai_server.py REQUESTS_FILE
 
 Prints its port on the first line of stdout. Every request is appended to REQUESTS_FILE as a JSON line with its path,
-its headers and its body as received. The key it accepts is `right-key`. What it answers depends on the model's id.
+its headers, its body as received and the port it came from; a stream that the client left, as `{"left": MODEL}`. The
+key it accepts is `right-key`. What it answers depends on the model's id.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answers a chat completion request."""
         raw = self.rfile.read(int(self.headers["Content-Length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        with self.lock, self.requests_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"path": self.path, "headers": headers, "body": raw.decode()}) + "\n")
+        port = self.client_address[1]
+        self._note({"path": self.path, "headers": headers, "body": raw.decode(), "port": port})
         body = json.loads(raw)
         if headers.get("authorization") != f"Bearer {KEY}":
             self._send(401, {"error": {"message": "Incorrect API key provided: sk-...", "code": "invalid_api_key"}})
@@ -50,6 +51,15 @@ class Handler(BaseHTTPRequestHandler):
                 self._start_stream()
                 self._chunk(_delta("first "))
                 time.sleep(60)
+            case "endless":
+                self._start_stream()
+                try:
+                    while True:
+                        self._chunk(_delta("more "))
+                        time.sleep(0.01)
+                except OSError:
+                    self._note({"left": model})
+                    self.close_connection = True
             case "overflow":
                 self._send(400, OVERFLOW)
             case "break-off":
@@ -65,6 +75,10 @@ class Handler(BaseHTTPRequestHandler):
             case _:
                 message = {"role": "assistant", "content": "whole answer"}
                 self._send(200, {"model": "served", "choices": [{"message": message, "finish_reason": "stop"}]})
+
+    def _note(self, value: dict[str, Any]) -> None:
+        with self.lock, self.requests_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(value) + "\n")
 
     def _stream(self) -> None:
         self._start_stream()

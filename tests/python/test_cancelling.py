@@ -166,8 +166,8 @@ async def test_cancelling_the_task_at_every_tick(tmp_path: Path) -> None:
         try:
             await task
         except asyncio.CancelledError:
-            if log.exists():
-                assert check_log(log)[-1]["kind"] == "run_failed"
+            if log.exists():  # the run may have ended before its caller heard of it
+                assert check_log(log)[-1]["kind"] in ("run_failed", "run_succeeded")
         assert watcher.started == watcher.ended
 
 

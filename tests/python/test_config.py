@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runvil.config import Config, Provider, find_config
 from runvil.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 FULL = """
 default_provider = "local"
@@ -27,6 +26,9 @@ max_tokens_field = "max_completion_tokens"
 stream = false
 stream_usage = false
 thinking_field = "chat_template_kwargs.enable_thinking"
+null_content = true
+strict_tools = true
+proxy_from_environment = true
 
 [providers.other]
 base_url = "https://example.org/v1"
@@ -72,6 +74,9 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         stream=False,
         stream_usage=False,
         thinking_field="chat_template_kwargs.enable_thinking",
+        null_content=True,
+        strict_tools=True,
+        proxy_from_environment=True,
     )
     small = config.models["small"]
     assert (small.id, small.provider, small.context, small.max_tokens) == ("qwen3-8b", "local", 32768, 2048)
@@ -87,9 +92,22 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     assert (provider.timeout, provider.connect_timeout, provider.retries) == (120, 10, 2)
     assert (provider.max_tokens_field, provider.stream, provider.stream_usage) == ("max_tokens", True, True)
     assert (provider.api_key_env, provider.thinking_field) == (None, None)
+    assert (provider.null_content, provider.strict_tools, provider.proxy_from_environment) == (False, False, False)
     assert (model.id, model.context, model.max_tokens, model.thinking) == ("plain", 8192, None, "never")
     assert config.limits.rounds == 24
     assert config.provider_of(model) is provider
+
+
+def test_the_examples_of_providers_are_valid() -> None:
+    config = Config.load(EXAMPLES / "providers.toml")
+    servers = "openai azure openrouter groq mistral deepseek ollama llamacpp vllm lmstudio"
+    assert list(config.providers) == servers.split()
+    for provider in config.providers.values():
+        environ = {} if provider.api_key_env is None else {provider.api_key_env: "some-key"}
+        assert provider.key_present(environ) in (True, None)
+        assert provider.base_url.removesuffix("/v1") in repr(provider.broker(environ))
+    for model in config.models.values():
+        assert config.provider_of(model).name in config.providers
 
 
 @pytest.mark.parametrize(

@@ -1,82 +1,193 @@
 //! Reads an answer that reports success: one JSON object or an event stream, whichever the server chose.
+//!
+//! Nothing here waits or knows of a connection: bytes go in as they arrive, text comes out, and where the network cuts
+//! the bytes makes no difference.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use runvil_core::failure::{FailureKind, ModelFailure};
 use runvil_core::overflow::Classifier;
 use runvil_core::reply::Reply;
 
 use crate::assemble::{Assembler, malformed};
-use crate::body::Body;
 use crate::sse::{Decoder, Event};
 use crate::wire::{self, Unreadable};
 
 /// How much of an answer that is no reply at all is kept as the detail of the failure, in bytes.
 const SHOWN: usize = 4096;
 
+/// The data of the event that announces the end of a stream.
+const DONE: &[u8] = b"[DONE]";
+
+/// What is wrong with an answer of neither form.
+const NO_REPLY: &str = "response is neither JSON nor an event stream";
+
 /// Takes the visible text of a reply, piece by piece.
-type OnText<'a> = dyn FnMut(&str) + Send + 'a;
+type OnText<'a> = dyn FnMut(&str) + 'a;
 
-/// Whether the headers announce an event stream.
-pub(crate) fn declares_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
-}
-
-/// Reads a reply to its end. Its text goes to `on_text` as it arrives.
-pub(crate) async fn read(
-    mut body: Body,
-    assembler: Assembler,
-    classifier: &Classifier,
+/// Reads one answer as it arrives.
+///
+/// ```
+/// use runvil_client::answer::AnswerReader;
+///
+/// let mut text = String::new();
+/// let mut reader = AnswerReader::new(true);
+/// let stream = b"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: [DONE]\n\n";
+/// for byte in stream {
+///     reader.push(&[*byte], &mut |piece| text.push_str(piece)).unwrap();
+/// }
+/// let reply = reader.finish(&mut |_| {}).unwrap();
+/// assert_eq!((text.as_str(), reply.text.as_deref()), ("hi", Some("hi")));
+/// ```
+pub struct AnswerReader {
     declares_stream: bool,
-    on_text: &mut OnText<'_>,
-) -> Result<Reply, ModelFailure> {
-    let mut head = Vec::new();
-    let form = loop {
-        let Some(part) = body.next().await? else { break None };
-        head.extend_from_slice(&part);
-        if let Some(form) = Form::of(&head) {
-            break Some(form);
-        }
-    };
-    match form {
-        Some(Form::Whole) => {
-            body.read_to_end(&mut head).await?;
-            read_whole(&head, assembler, classifier, on_text)
-        }
-        Some(Form::Stream) => {
-            let events = Events { assembler, classifier, on_text, any: false };
-            read_stream(head, body, events, declares_stream).await
-        }
-        Some(Form::Unknown) => Err(unreadable(NO_REPLY, &head)),
-        None if declares_stream => Err(cut_off()),
-        None => Err(malformed(String::from("response body is empty"))),
-    }
+    classifier: Classifier,
+    assembler: Assembler,
+    form: Form,
 }
 
 /// The form of an answer's body, which its content type does not always tell.
-#[derive(Debug, PartialEq, Eq)]
 enum Form {
-    /// One JSON value.
-    Whole,
-    /// An event stream.
-    Stream,
-    /// Neither.
-    Unknown,
+    /// Only white space has arrived.
+    Undecided,
+    /// One JSON value, as far as it has arrived.
+    Whole(Vec<u8>),
+    /// An event stream, and whether it had any event.
+    Stream { decoder: Decoder, any: bool },
+    /// An event stream whose end was announced.
+    Ended,
+    /// Neither; the beginning of it.
+    Unknown(Vec<u8>),
 }
 
 impl Form {
     /// Tells the form by the first byte that is neither white space nor part of a byte order mark.
-    fn of(head: &[u8]) -> Option<Self> {
-        let byte = head.iter().find(|byte| !byte.is_ascii_whitespace() && !b"\xEF\xBB\xBF".contains(byte))?;
-        Some(match byte {
-            b'{' | b'[' | b'"' => Self::Whole,
+    fn of(byte: u8) -> Self {
+        match byte {
+            b'{' | b'[' | b'"' => Self::Whole(Vec::new()),
             // A comment, or one of the fields data, event, error, id and retry.
-            b':' | b'd' | b'e' | b'i' | b'r' => Self::Stream,
-            _ => Self::Unknown,
-        })
+            b':' | b'd' | b'e' | b'i' | b'r' => Self::Stream { decoder: Decoder::new(), any: false },
+            _ => Self::Unknown(Vec::new()),
+        }
+    }
+}
+
+impl AnswerReader {
+    /// A reader at the start of an answer. `declares_stream` says whether its content type is `text/event-stream`.
+    ///
+    /// The times of the reply's metrics count from here.
+    pub fn new(declares_stream: bool) -> Self {
+        Self::with(Assembler::new(crate::metadata::Clock::start()), Classifier::default(), declares_stream)
+    }
+
+    pub(crate) fn with(assembler: Assembler, classifier: Classifier, declares_stream: bool) -> Self {
+        Self { declares_stream, classifier, assembler, form: Form::Undecided }
+    }
+
+    /// Takes the next bytes; text that they complete goes to `on_text`, an event's text at a time and never empty.
+    ///
+    /// Returns whether the reply is complete, so that nothing more need be read: a stream announced its end.
+    ///
+    /// A failure inside a stream ends it; the text that had arrived is part of the failure's detail alone.
+    pub fn push(&mut self, bytes: &[u8], on_text: &mut OnText<'_>) -> Result<bool, ModelFailure> {
+        let mut bytes = bytes;
+        if matches!(self.form, Form::Undecided) {
+            let ignored = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
+            let Some(start) = bytes.iter().position(|byte| !ignored(byte)) else { return Ok(false) };
+            bytes = &bytes[start..];
+            self.form = Form::of(bytes[0]);
+        }
+        match &mut self.form {
+            Form::Undecided | Form::Ended => {}
+            Form::Whole(whole) => whole.extend_from_slice(bytes),
+            Form::Unknown(head) => {
+                head.extend_from_slice(bytes);
+                if head.len() >= SHOWN {
+                    return Err(unreadable(NO_REPLY, head));
+                }
+            }
+            Form::Stream { decoder, any } => {
+                let (assembler, classifier) = (&mut self.assembler, &self.classifier);
+                match decoder.push(bytes, |event| read_event(event, assembler, classifier, any, on_text)) {
+                    ControlFlow::Continue(()) => {}
+                    ControlFlow::Break(Ok(())) => self.form = Form::Ended,
+                    ControlFlow::Break(Err(unread)) => return Err(self.after_text(unread.into_failure())),
+                }
+            }
+        }
+        Ok(matches!(self.form, Form::Ended))
+    }
+
+    /// The reply of an answer that is over. A reply that was not streamed gives its text to `on_text` here.
+    pub fn finish(mut self, on_text: &mut OnText<'_>) -> Result<Reply, ModelFailure> {
+        match std::mem::replace(&mut self.form, Form::Ended) {
+            Form::Ended => self.finish_stream(),
+            Form::Whole(bytes) => read_whole(&bytes, self.assembler, &self.classifier, on_text),
+            Form::Unknown(head) => Err(unreadable(NO_REPLY, &head)),
+            Form::Undecided if self.declares_stream => Err(cut_off()),
+            Form::Undecided => Err(malformed(String::from("response body is empty"))),
+            Form::Stream { mut decoder, mut any } => {
+                let (assembler, classifier) = (&mut self.assembler, &self.classifier);
+                match decoder.finish(|event| read_event(event, assembler, classifier, &mut any, on_text)) {
+                    ControlFlow::Break(Ok(())) => self.finish_stream(),
+                    ControlFlow::Break(Err(Unread::Failure(failure))) => Err(self.after_text(failure)),
+                    // An event that is incomplete is so because the stream is.
+                    ControlFlow::Break(Err(Unread::CutShort)) | ControlFlow::Continue(()) => {
+                        if self.assembler.is_finished() {
+                            self.finish_stream()
+                        } else if any || self.declares_stream {
+                            Err(self.after_text(cut_off()))
+                        } else {
+                            Err(malformed(String::from(NO_REPLY)))
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What becomes of an answer that broke off with this failure: the failure, unless the provider had said why it
+    /// stopped, so that only what describes the reply can be missing.
+    pub fn break_off(self, failure: ModelFailure, on_text: &mut OnText<'_>) -> Result<Reply, ModelFailure> {
+        let is_stream = matches!(self.form, Form::Stream { .. } | Form::Ended);
+        // An answer that is too large is not read in part.
+        if is_stream && self.assembler.is_finished() && failure.kind != FailureKind::MalformedResponse {
+            return self.finish(on_text);
+        }
+        Err(self.after_text(failure))
+    }
+
+    /// The reply of a stream that is over.
+    fn finish_stream(self) -> Result<Reply, ModelFailure> {
+        if !self.assembler.has_choice() {
+            return Err(malformed(String::from("stream holds no `choices`")));
+        }
+        self.assembler.finish()
+    }
+
+    /// A failure inside a stream: text that had arrived is no reply, but its reader may want to see it.
+    fn after_text(&self, mut failure: ModelFailure) -> ModelFailure {
+        let text = self.assembler.text();
+        if !text.is_empty() {
+            let before = failure.detail.map(|detail| format!("{detail}\n")).unwrap_or_default();
+            failure.detail = Some(format!("{before}the text that had arrived: {text}"));
+        }
+        failure
+    }
+}
+
+impl fmt::Debug for AnswerReader {
+    /// Shows what was recognised, never text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let form = match self.form {
+            Form::Undecided => "undecided",
+            Form::Whole(_) => "whole",
+            Form::Stream { .. } => "stream",
+            Form::Ended => "ended",
+            Form::Unknown(_) => "unknown",
+        };
+        f.debug_struct("AnswerReader").field("form", &form).finish_non_exhaustive()
     }
 }
 
@@ -87,8 +198,7 @@ fn read_whole(
     classifier: &Classifier,
     on_text: &mut OnText<'_>,
 ) -> Result<Reply, ModelFailure> {
-    let start = bytes.iter().position(|byte| !b"\xEF\xBB\xBF".contains(byte)).unwrap_or(bytes.len());
-    let chunk = wire::parse(&bytes[start..]).map_err(|error| unreadable(&error.note("response"), bytes))?;
+    let chunk = wire::parse(bytes).map_err(|error| unreadable(&error.note("response"), bytes))?;
     if chunk.is_error() {
         return Err(classifier.classify(None, &String::from_utf8_lossy(bytes)));
     }
@@ -100,56 +210,6 @@ fn read_whole(
     Ok(reply)
 }
 
-/// Reads a streamed reply; `head` is what was read of it already.
-async fn read_stream(
-    head: Vec<u8>,
-    mut body: Body,
-    mut events: Events<'_, '_>,
-    declares_stream: bool,
-) -> Result<Reply, ModelFailure> {
-    let mut decoder = Decoder::new();
-    let mut next = Some(Bytes::from(head));
-    while let Some(part) = next {
-        match decoder.push(&part, |event| events.read(event)) {
-            ControlFlow::Continue(()) => {}
-            ControlFlow::Break(Ok(())) => {
-                body.expect_end().await;
-                return events.finish();
-            }
-            ControlFlow::Break(Err(end)) => return Err(end.into_failure()),
-        }
-        next = match body.next().await {
-            Ok(part) => part,
-            // Only what describes the reply can still be missing.
-            Err(failure) if events.assembler.is_finished() && failure.kind != FailureKind::MalformedResponse => None,
-            Err(failure) => return Err(failure),
-        };
-    }
-    match decoder.finish(|event| events.read(event)) {
-        ControlFlow::Break(Ok(())) => events.finish(),
-        ControlFlow::Break(Err(Unread::Failure(failure))) => Err(failure),
-        // The event is incomplete because the stream is.
-        ControlFlow::Break(Err(Unread::CutShort)) | ControlFlow::Continue(()) => {
-            if events.assembler.is_finished() {
-                events.finish()
-            } else if events.any || declares_stream {
-                Err(cut_off())
-            } else {
-                Err(malformed(String::from(NO_REPLY)))
-            }
-        }
-    }
-}
-
-/// Reads the events of a stream into a reply.
-struct Events<'a, 'f> {
-    assembler: Assembler,
-    classifier: &'a Classifier,
-    on_text: &'a mut OnText<'f>,
-    /// Whether there was any event.
-    any: bool,
-}
-
 /// Why an event gave nothing.
 enum Unread {
     /// It is a failure, or brings one.
@@ -159,7 +219,7 @@ enum Unread {
 }
 
 impl Unread {
-    /// The failure when more of the stream followed the event.
+    /// The failure when the event itself was complete.
     fn into_failure(self) -> ModelFailure {
         match self {
             Self::Failure(failure) => failure,
@@ -168,46 +228,42 @@ impl Unread {
     }
 }
 
-impl Events<'_, '_> {
-    /// Reads one event; breaks at the end of the stream and at a failure.
-    fn read(&mut self, event: Event<'_>) -> ControlFlow<Result<(), Unread>> {
-        self.any = true;
-        let data = event.data.trim_ascii();
-        if data.is_empty() {
-            return ControlFlow::Continue(());
-        }
-        if data == b"[DONE]" {
-            return ControlFlow::Break(Ok(()));
-        }
-        let failure = |failure| ControlFlow::Break(Err(Unread::Failure(failure)));
-        if event.kind == b"error" {
-            return failure(self.classifier.classify(None, &String::from_utf8_lossy(data)));
-        }
-        let chunk = match wire::parse(data) {
-            Ok(chunk) => chunk,
-            Err(Unreadable::CutShort) => return ControlFlow::Break(Err(Unread::CutShort)),
-            Err(error) => return failure(unreadable(&error.note("stream event"), data)),
-        };
-        if chunk.is_error() {
-            return failure(self.classifier.classify(None, &String::from_utf8_lossy(data)));
-        }
-        match self.assembler.add_event(chunk, self.on_text) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => failure(error),
-        }
+/// Reads one event; breaks at the announced end of the stream and at a failure.
+fn read_event(
+    event: Event<'_>,
+    assembler: &mut Assembler,
+    classifier: &Classifier,
+    any: &mut bool,
+    on_text: &mut OnText<'_>,
+) -> ControlFlow<Result<(), Unread>> {
+    *any = true;
+    let data = event.data.trim_ascii();
+    if data.is_empty() {
+        return ControlFlow::Continue(());
     }
-
-    /// The reply of a stream that is over.
-    fn finish(self) -> Result<Reply, ModelFailure> {
-        if !self.assembler.has_choice() {
-            return Err(malformed(String::from("stream holds no `choices`")));
-        }
-        self.assembler.finish()
+    if data == DONE {
+        return ControlFlow::Break(Ok(()));
+    }
+    if data.len() > 1 && DONE.starts_with(data) {
+        return ControlFlow::Break(Err(Unread::CutShort));
+    }
+    let failure = |failure| ControlFlow::Break(Err(Unread::Failure(failure)));
+    if event.kind == b"error" {
+        return failure(classifier.classify(None, &String::from_utf8_lossy(data)));
+    }
+    let chunk = match wire::parse(data) {
+        Ok(chunk) => chunk,
+        Err(Unreadable::CutShort) => return ControlFlow::Break(Err(Unread::CutShort)),
+        Err(error) => return failure(unreadable(&error.note("stream event"), data)),
+    };
+    if chunk.is_error() {
+        return failure(classifier.classify(None, &String::from_utf8_lossy(data)));
+    }
+    match assembler.add_event(chunk, on_text) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => failure(error),
     }
 }
-
-/// What is wrong with an answer of neither form.
-const NO_REPLY: &str = "response is neither JSON nor an event stream";
 
 /// An answer that could not be understood; its beginning is kept as the detail.
 fn unreadable(note: &str, bytes: &[u8]) -> ModelFailure {
@@ -219,25 +275,4 @@ fn unreadable(note: &str, bytes: &[u8]) -> ModelFailure {
 fn cut_off() -> ModelFailure {
     let detail = String::from("the stream ended before the reply was finished");
     ModelFailure { detail: Some(detail), ..ModelFailure::new(FailureKind::Transport) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_form_is_told_by_the_first_byte_that_counts() {
-        for (head, form) in [
-            (&b"{\"a\":1}"[..], Some(Form::Whole)),
-            (b"\xEF\xBB\xBF {", Some(Form::Whole)),
-            (b"\r\n\n", None),
-            (b"\xEF", None),
-            (b"data: x", Some(Form::Stream)),
-            (b": ping", Some(Form::Stream)),
-            (b"<html>", Some(Form::Unknown)),
-            (b"\0", Some(Form::Unknown)),
-        ] {
-            assert_eq!(Form::of(head), form, "{head:?}");
-        }
-    }
 }

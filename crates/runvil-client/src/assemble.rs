@@ -116,11 +116,9 @@ impl Assembler {
         whole: bool,
         on_text: &mut dyn FnMut(&str),
     ) -> Result<(), ModelFailure> {
-        let mut is_delta = false;
-        if let Some(reasoning) = message.reasoning().filter(|reasoning| !reasoning.is_empty()) {
-            self.reasoning.push_str(reasoning);
-            is_delta = true;
-        }
+        let reasoning = message.reasoning();
+        self.reasoning.push_str(reasoning);
+        let mut is_delta = !reasoning.is_empty();
         if let Some(refusal) = message.refusal.as_deref() {
             self.refusal.push_str(refusal);
         }

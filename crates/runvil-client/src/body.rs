@@ -15,6 +15,7 @@ pub(crate) struct Body {
     response: Response,
     patience: Duration,
     limit: u64,
+    is_error: bool,
     /// How much was read, in bytes.
     read: u64,
 }
@@ -25,7 +26,17 @@ impl Body {
         if response.content_length().is_some_and(|length| length > limit) {
             return Err(too_large(limit));
         }
-        Ok(Self { response, patience, limit, read: 0 })
+        Ok(Self { response, patience, limit, is_error: false, read: 0 })
+    }
+
+    /// Begins to read the body of an answer that reports a failure.
+    pub(crate) fn of_error(response: Response, patience: Duration, limit: u64) -> Result<Self, ModelFailure> {
+        match response.content_length() {
+            Some(length) if length > limit => {
+                Err(malformed(format!("response body of {length} bytes exceeds the {limit}-byte limit")))
+            }
+            _ => Ok(Self { response, patience, limit, is_error: true, read: 0 }),
+        }
     }
 
     /// The next part; `None` at the end.
@@ -37,7 +48,11 @@ impl Body {
         let Some(part) = part else { return Ok(None) };
         self.read = self.read.saturating_add(part.len() as u64);
         if self.read > self.limit {
-            return Err(too_large(self.limit));
+            return Err(if self.is_error {
+                malformed(format!("response body exceeds the {}-byte limit", self.limit))
+            } else {
+                too_large(self.limit)
+            });
         }
         Ok(Some(part))
     }

@@ -5,12 +5,17 @@
 //! streams its answer or sends it whole, the caller sees the same reply.
 //!
 //! ```no_run
-//! use runvil_client::{Bytes, Client, ClientOptions};
+//! use runvil_client::{Bytes, Client, ClientOptions, Progress};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(ClientOptions::new("http://127.0.0.1:8080/v1"))?;
 //! let body = r#"{"model": "qwen3-8b", "messages": [{"role": "user", "content": "hi"}], "stream": true}"#;
-//! let reply = client.complete(Bytes::from(body), None, |text| eprint!("{text}")).await?;
+//! let show = |progress: Progress<'_>| {
+//!     if let Progress::Text(text) = progress {
+//!         eprint!("{text}");
+//!     }
+//! };
+//! let reply = client.complete(Bytes::from(body), None, show).await?;
 //! assert!(!reply.is_empty());
 //! # Ok(())
 //! # }
@@ -19,7 +24,8 @@
 //! # What the client decides
 //!
 //! - **Where a request goes.** To `{base_url}/chat/completions` and nowhere else: redirects are not followed, so that a
-//!   key never reaches another host, and proxy settings of the environment are not read.
+//!   key never reaches another host, and proxies of the environment are used only on request
+//!   ([`ClientOptions::proxy_from_environment`]).
 //! - **What is trusted.** For `https`, the certificates of the operating system (`SSL_CERT_FILE` and `SSL_CERT_DIR`
 //!   are honoured where the system's store is a set of files); on a machine that has none, Mozilla's, which come with
 //!   this crate. Plain `http` needs no certificates.
@@ -30,7 +36,7 @@
 //!
 //! Dropping the future of [`Client::complete`] closes its connection at once.
 
-mod answer;
+pub mod answer;
 mod assemble;
 mod body;
 mod calls;
@@ -38,6 +44,7 @@ mod client;
 mod endpoint;
 mod metadata;
 mod options;
+mod request_body;
 mod retry;
 pub mod sse;
 mod tls;
@@ -45,5 +52,7 @@ mod wire;
 
 /// The bytes of a request body, shared and not copied.
 pub use bytes::Bytes;
-pub use client::Client;
+pub use client::{Client, Progress};
 pub use options::{Backoff, ClientOptions, OptionsError, Secret};
+pub use request_body::RequestBody;
+pub use retry::Retry;

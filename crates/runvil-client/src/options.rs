@@ -86,14 +86,17 @@ pub struct ClientOptions {
     pub max_response_bytes: u64,
     /// Tells what failed, and whether it is a context overflow.
     pub classifier: Classifier,
+    /// Whether requests go through the proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
+    /// except for the hosts of `NO_PROXY`). Otherwise they go straight to the server, whatever the environment says.
+    pub proxy_from_environment: bool,
 }
 
 impl ClientOptions {
     /// The default limit on the size of an answer: 16 MiB.
     pub const DEFAULT_MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
-    /// Default settings for a server: no key, 120 seconds of patience, 10 seconds to connect, 2 retries, 16 MiB, failures
-    /// classified by the rules of the language alone.
+    /// Default settings for a server: no key, 120 seconds of patience, 10 seconds to connect, 2 retries, 16 MiB, no proxy,
+    /// failures classified by the rules of the language alone.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -105,6 +108,7 @@ impl ClientOptions {
             backoff: Backoff::default(),
             max_response_bytes: Self::DEFAULT_MAX_RESPONSE_BYTES,
             classifier: Classifier::default(),
+            proxy_from_environment: false,
         }
     }
 }
@@ -124,6 +128,7 @@ impl fmt::Debug for ClientOptions {
             .field("backoff", &self.backoff)
             .field("max_response_bytes", &self.max_response_bytes)
             .field("classifier", &self.classifier)
+            .field("proxy_from_environment", &self.proxy_from_environment)
             .finish()
     }
 }

@@ -7,6 +7,17 @@ use runvil_core::failure::{FailureKind, ModelFailure};
 
 use crate::options::Backoff;
 
+/// A request that failed and is sent again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// Counts the further tries of the request, from 1.
+    pub number: u32,
+    /// The wait before it.
+    pub delay: Duration,
+    /// What the try before it came to.
+    pub failure: ModelFailure,
+}
+
 /// A request that failed once.
 #[derive(Debug)]
 pub(crate) struct Failed {

@@ -67,15 +67,20 @@ pub(crate) struct Message<'a> {
     #[serde(default, borrow)]
     pub(crate) reasoning: Text<'a>,
     #[serde(default, borrow)]
+    pub(crate) thinking: Text<'a>,
+    #[serde(default)]
+    pub(crate) reasoning_details: Details,
+    #[serde(default, borrow)]
     pub(crate) refusal: Text<'a>,
     #[serde(default, borrow)]
     pub(crate) tool_calls: Option<Vec<Object<Call<'a>>>>,
 }
 
 impl Message<'_> {
-    /// The reasoning text. Servers that give it under both names give it twice.
-    pub(crate) fn reasoning(&self) -> Option<&str> {
-        self.reasoning_content.as_deref().filter(|text| !text.is_empty()).or(self.reasoning.as_deref())
+    /// The reasoning text, empty when there is none. Servers that give it under several names give the same again.
+    pub(crate) fn reasoning(&self) -> &str {
+        let named = [&self.reasoning_content, &self.reasoning, &self.thinking].into_iter().filter_map(Text::as_deref);
+        named.chain([self.reasoning_details.0.as_str()]).find(|text| !text.is_empty()).unwrap_or_default()
     }
 }
 
@@ -123,6 +128,10 @@ struct Part<'a> {
 
 /// A reasoning part, whose text may itself be a list of parts.
 struct Thinking(String);
+
+/// The texts and summaries in a list of reasoning parts, joined; whatever else it holds, or is, counts for nothing.
+#[derive(Default)]
+pub(crate) struct Details(String);
 
 /// A JSON object. Serde alone would take a list for a struct as well.
 pub(crate) struct Object<T>(pub(crate) T);
@@ -239,6 +248,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
             }
         }
         deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Details {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Value::Array(parts) = Value::deserialize(deserializer)? else { return Ok(Self::default()) };
+        let text = |part: &Value| part.get("text").or_else(|| part.get("summary"))?.as_str().map(str::to_owned);
+        Ok(Self(parts.iter().filter_map(text).collect()))
     }
 }
 

@@ -5,6 +5,9 @@ use std::fmt;
 use crate::list::Lineage;
 use crate::request::Request;
 
+pub use crate::blocks::{Block, Blocks};
+pub use crate::pieces::EmptyContent;
+
 /// The body of a model request, in pieces.
 #[derive(Clone)]
 pub struct Body {
@@ -13,16 +16,30 @@ pub struct Body {
     request: Request,
     /// Everything behind them.
     tail: String,
+    empty_content: EmptyContent,
+    /// Bytes of the messages as a JSON array.
+    messages_len: usize,
 }
 
 impl Body {
     pub(crate) fn new(head: String, request: Request, tail: String) -> Self {
-        Self { head, request, tail }
+        let messages_len = request.total_len();
+        Self { head, request, tail, empty_content: EmptyContent::Text, messages_len }
+    }
+
+    /// The same body with another content beside tool calls.
+    #[must_use]
+    pub fn with_empty_content(mut self, empty_content: EmptyContent) -> Self {
+        if self.empty_content != empty_content {
+            self.empty_content = empty_content;
+            self.messages_len = self.request.chunks_with(empty_content).map(<[u8]>::len).sum();
+        }
+        self
     }
 
     /// Bytes of the body.
     pub fn len(&self) -> usize {
-        self.head.len() + self.request.total_len() + self.tail.len()
+        self.head.len() + self.messages_len + self.tail.len()
     }
 
     /// A body is never empty.
@@ -33,7 +50,7 @@ impl Body {
     /// The body in pieces; those of the messages are shared with the records.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let head = std::iter::once(self.head.as_bytes());
-        head.chain(self.request.chunks()).chain(std::iter::once(self.tail.as_bytes()))
+        head.chain(self.request.chunks_with(self.empty_content)).chain(std::iter::once(self.tail.as_bytes()))
     }
 
     /// The body as one text.
@@ -43,6 +60,27 @@ impl Body {
             bytes.extend_from_slice(chunk);
         }
         bytes
+    }
+
+    /// The body in blocks that can be sent one after the other; see [`Blocks`].
+    pub fn into_blocks(self) -> Blocks {
+        Blocks::new(self)
+    }
+
+    pub(crate) fn head(&self) -> &str {
+        &self.head
+    }
+
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    pub(crate) fn tail(&self) -> &str {
+        &self.tail
+    }
+
+    pub(crate) fn empty_content(&self) -> EmptyContent {
+        self.empty_content
     }
 }
 
@@ -61,6 +99,7 @@ impl fmt::Debug for Body {
 pub struct BodyBuffer {
     text: String,
     head: String,
+    empty_content: EmptyContent,
     lineage: Lineage,
     /// How many records the messages were composed from.
     records: usize,
@@ -96,6 +135,7 @@ impl BodyBuffer {
         let request = &body.request;
         let continues = self.records > 0
             && self.head == body.head
+            && self.empty_content == body.empty_content
             && request.lineage().is(&self.lineage)
             && request.record_count() >= self.records;
         if continues {
@@ -107,6 +147,7 @@ impl BodyBuffer {
                 self.text = String::with_capacity(body.len());
             }
             self.head.clone_from(&body.head);
+            self.empty_content = body.empty_content;
             self.text.push_str(&body.head);
             self.text.push('[');
             self.last_message = (0, self.text.len());
@@ -114,7 +155,7 @@ impl BodyBuffer {
         }
         let kept = self.text.len();
         self.text.reserve(body.len().saturating_sub(kept));
-        self.last_message = request.push_messages(self.last_message.0, &mut self.text);
+        self.last_message = request.push_messages(self.last_message.0, body.empty_content, &mut self.text);
         self.records = request.record_count();
         self.text.push(']');
         self.text.push_str(&body.tail);

@@ -1,6 +1,7 @@
 //! Records, message lists, checks, composing and the tool loop of a conversation.
 
 pub mod anchor;
+mod blocks;
 pub mod body;
 mod build;
 mod check;
@@ -25,6 +26,7 @@ pub mod role;
 mod seen;
 mod sequence;
 mod slab;
+pub mod strict;
 pub mod tool_loop;
 pub mod tools;
 pub mod turns;

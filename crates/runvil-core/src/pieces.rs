@@ -10,17 +10,34 @@ use crate::role::Role;
 use crate::sequence::{Iter, Sequence};
 use crate::wire::{self, Form};
 
+/// The content of an assistant message that has tool calls and no text. Servers differ in which one they accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EmptyContent {
+    /// An empty text.
+    #[default]
+    Text,
+    /// Null.
+    Null,
+}
+
 /// A stretch of a text.
 #[derive(Debug, Clone, Copy)]
-struct Span<'a> {
+pub(crate) struct Span<'a> {
     text: &'a str,
     start: usize,
     end: usize,
+    /// A record that the text belongs to, whole or as a part of what several share; none of a fixed text.
+    record: Option<&'a Arc<Record>>,
 }
 
 impl<'a> Span<'a> {
-    fn as_str(self) -> &'a str {
+    pub(crate) fn as_str(self) -> &'a str {
         &self.text[self.start..self.end]
+    }
+
+    /// The record that keeps the text in memory, and where the span is in the text of [`Record::place`].
+    pub(crate) fn place(self) -> Option<(&'a Arc<Record>, usize, usize)> {
+        self.record.map(|record| (record, self.start, self.end))
     }
 }
 
@@ -33,6 +50,8 @@ struct Run {
     first_parts: Option<usize>,
     /// Whether the texts before that record make a part.
     plain_part: bool,
+    /// Whether null stands for the content.
+    null: bool,
     /// How many records were queued.
     done: usize,
     /// Whether something was queued that the next text or part is separated from.
@@ -44,20 +63,55 @@ pub(crate) struct Pieces<'a> {
     records: Peekable<Take<Iter<'a, Arc<Record>>>>,
     run: Option<Run>,
     queue: VecDeque<Span<'a>>,
+    /// The index of the next record.
+    next: usize,
+    empty_content: EmptyContent,
     started: bool,
     ended: bool,
 }
 
 impl<'a> Pieces<'a> {
     /// The messages of the records from one index to before another, where messages begin.
-    pub(crate) fn new(records: &'a Sequence<Arc<Record>>, start: usize, end: usize) -> Self {
+    pub(crate) fn new(
+        records: &'a Sequence<Arc<Record>>,
+        start: usize,
+        end: usize,
+        empty_content: EmptyContent,
+    ) -> Self {
         Self {
             records: records.iter_from(start).take(end.saturating_sub(start)).peekable(),
             run: None,
             queue: VecDeque::new(),
+            next: start,
+            empty_content,
             started: false,
             ended: false,
         }
+    }
+
+    /// The same with a comma before the first message.
+    pub(crate) fn continued(mut self) -> Self {
+        self.started = true;
+        self
+    }
+
+    /// The index of the record that a message begins with and everything queued lies before; `None` amid a message.
+    pub(crate) fn boundary(&self) -> Option<usize> {
+        self.run.is_none().then_some(self.next)
+    }
+
+    /// The next stretch of text that is queued already.
+    pub(crate) fn next_queued(&mut self) -> Option<Span<'a>> {
+        self.queue.pop_front()
+    }
+
+    /// The next stretch of text.
+    pub(crate) fn next_span(&mut self) -> Option<Span<'a>> {
+        // The newest span may still grow.
+        while self.queue.len() < 2 && !self.ended {
+            self.advance();
+        }
+        self.queue.pop_front()
     }
 
     /// Queues one more message, or one more record of a message of several.
@@ -66,13 +120,18 @@ impl<'a> Pieces<'a> {
             self.ended = true;
             return;
         };
+        self.next += 1;
         if let Some(run) = self.run.take() {
             self.merge(record, run);
         } else if self.records.peek().is_some_and(|next| joins(record, next)) {
             let run = self.run_from(record);
             self.separate();
             self.fixed(wire::opening(run.role));
-            self.fixed(if run.first_parts.is_some() { "[" } else { "\"" });
+            self.fixed(match run.first_parts {
+                Some(_) => "[",
+                None if run.null => wire::NULL,
+                None => "\"",
+            });
             if run.plain_part {
                 self.fixed(wire::TEXT_PART_OPEN);
             }
@@ -102,7 +161,11 @@ impl<'a> Pieces<'a> {
         let role = first.role();
         // Texts that are empty may leave separators behind.
         let plain_part = first_parts.is_some_and(|plain| any_text || (plain > 1 && !empties_vanish(role)));
-        Run { role, len, first_parts, plain_part, done: 0, any: false }
+        let null = self.empty_content == EmptyContent::Null
+            && first_parts.is_none()
+            && !any_text
+            && last.is_some_and(Record::has_calls);
+        Run { role, len, first_parts, plain_part, null, done: 0, any: false }
     }
 
     /// Queues the comma before every message but the first.
@@ -113,16 +176,23 @@ impl<'a> Pieces<'a> {
     }
 
     fn fixed(&mut self, text: &'static str) {
-        self.queue.push_back(Span { text, start: 0, end: text.len() });
+        self.queue.push_back(Span { text, start: 0, end: text.len(), record: None });
     }
 
-    fn slice(&mut self, record: &'a Record, start: usize, end: usize) {
+    fn slice(&mut self, record: &'a Arc<Record>, start: usize, end: usize) {
         let (text, base, _) = record.place();
-        self.queue.push_back(Span { text, start: base + start, end: base + end });
+        self.queue.push_back(Span { text, start: base + start, end: base + end, record: Some(record) });
     }
 
     /// Queues the message of one record.
-    fn message(&mut self, record: &'a Record) {
+    fn message(&mut self, record: &'a Arc<Record>) {
+        if self.empty_content == EmptyContent::Null && record.has_calls() && record.is_empty_text() {
+            self.separate();
+            self.fixed(wire::opening(record.role()));
+            self.fixed(wire::NULL);
+            self.slice(record, record.content_end(), record.wire().len());
+            return;
+        }
         let (text, start, end) = record.place();
         if let Some(last) = self.queue.back_mut()
             && std::ptr::eq(last.text, text)
@@ -133,11 +203,11 @@ impl<'a> Pieces<'a> {
             return;
         }
         self.separate();
-        self.queue.push_back(Span { text, start, end });
+        self.queue.push_back(Span { text, start, end, record: Some(record) });
     }
 
     /// Queues what the next record adds to the message of its run, and the end of the message behind the last one.
-    fn merge(&mut self, record: &'a Record, mut run: Run) {
+    fn merge(&mut self, record: &'a Arc<Record>, mut run: Run) {
         if run.first_parts == Some(run.done) {
             if run.plain_part {
                 self.fixed(wire::TEXT_PART_CLOSE);
@@ -153,13 +223,15 @@ impl<'a> Pieces<'a> {
         if run.done < run.len {
             self.run = Some(run);
         } else {
-            self.fixed(if run.first_parts.is_some() { "]" } else { "\"" });
+            if !run.null {
+                self.fixed(if run.first_parts.is_some() { "]" } else { "\"" });
+            }
             self.slice(record, record.content_end(), record.wire().len());
         }
     }
 
     /// Queues a text of a run, joined with those before it.
-    fn text(&mut self, record: &'a Record, run: &mut Run) {
+    fn text(&mut self, record: &'a Arc<Record>, run: &mut Run) {
         let (start, end) = record.inside_content();
         if start == end && empties_vanish(run.role) {
             return;
@@ -173,7 +245,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Queues the parts of a record of a run in parts.
-    fn part(&mut self, record: &'a Record, run: &mut Run) {
+    fn part(&mut self, record: &'a Arc<Record>, run: &mut Run) {
         if run.done > 0
             && let Some(separator) = separator(run.role)
         {
@@ -208,10 +280,6 @@ impl<'a> Iterator for Pieces<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
-        // The newest span may still grow.
-        while self.queue.len() < 2 && !self.ended {
-            self.advance();
-        }
-        self.queue.pop_front().map(Span::as_str)
+        self.next_span().map(Span::as_str)
     }
 }

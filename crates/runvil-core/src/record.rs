@@ -115,6 +115,11 @@ impl Record {
         (self.content_start() + 1, self.content_end - 1)
     }
 
+    /// Whether the content is a text of no characters.
+    pub(crate) fn is_empty_text(&self) -> bool {
+        self.text_bytes == 0 && self.form != Form::Parts
+    }
+
     pub(crate) fn content_end(&self) -> usize {
         self.content_end
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::body::Body;
 use crate::compose::{Totals, run_end, run_start, totals_of_run};
 use crate::list::Lineage;
-use crate::pieces::Pieces;
+use crate::pieces::{EmptyContent, Pieces};
 use crate::precheck::{Precheck, estimate_tokens};
 use crate::record::Record;
 use crate::role::Role;
@@ -102,7 +102,7 @@ impl Request {
         }
         let mut text = String::from("[");
         if start < len {
-            self.push_messages(start, &mut text);
+            self.push_messages(start, EmptyContent::Text, &mut text);
         }
         text.push(']');
         (shared, text.into_bytes())
@@ -124,15 +124,15 @@ impl Request {
 
     /// Appends the messages from the one on that begins with this record, with commas between them. Returns the index
     /// of the last message's first record, and where that message begins in the text.
-    pub(crate) fn push_messages(&self, from: usize, out: &mut String) -> (usize, usize) {
+    pub(crate) fn push_messages(&self, from: usize, empty_content: EmptyContent, out: &mut String) -> (usize, usize) {
         let len = self.records.len();
         let last = run_start(&self.records, len).max(from);
-        self.pieces(from, last).for_each(|piece| out.push_str(piece));
+        self.pieces_with(from, last, empty_content).for_each(|piece| out.push_str(piece));
         if last > from {
             out.push(',');
         }
         let begins = out.len();
-        self.pieces(last, len).for_each(|piece| out.push_str(piece));
+        self.pieces_with(last, len, empty_content).for_each(|piece| out.push_str(piece));
         (last, begins)
     }
 
@@ -180,12 +180,21 @@ impl Request {
     ///
     /// Neighbouring pieces that lie side by side in memory come as one.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
-        let messages = self.pieces(0, self.records.len()).map(str::as_bytes);
+        self.chunks_with(EmptyContent::Text)
+    }
+
+    /// Like [`Request::chunks`], with the given content beside calls.
+    pub(crate) fn chunks_with(&self, empty_content: EmptyContent) -> impl Iterator<Item = &[u8]> {
+        let messages = self.pieces_with(0, self.records.len(), empty_content).map(str::as_bytes);
         once(&b"["[..]).chain(messages).chain(once(&b"]"[..]))
     }
 
     fn pieces(&self, start: usize, end: usize) -> Pieces<'_> {
-        Pieces::new(&self.records, start, end)
+        self.pieces_with(start, end, EmptyContent::Text)
+    }
+
+    pub(crate) fn pieces_with(&self, start: usize, end: usize, empty_content: EmptyContent) -> Pieces<'_> {
+        Pieces::new(&self.records, start, end, empty_content)
     }
 
     /// A whole request body as one text; see [`Request::body_parts`].

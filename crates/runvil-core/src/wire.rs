@@ -12,6 +12,7 @@ use crate::json::parse::RawString;
 use crate::json::string::{find_special, push_escaped};
 use crate::role::Role;
 
+pub(crate) const NULL: &str = "null";
 pub(crate) const CALLS_KEY: &str = ",\"tool_calls\":";
 pub(crate) const CALL_ID_KEY: &str = ",\"tool_call_id\":";
 pub(crate) const TEXT_PART_OPEN: &str = "{\"type\":\"text\",\"text\":\"";

@@ -1,12 +1,7 @@
-//! `HttpClient`: the model client, for Python's event loop.
-//!
-//! A call runs on the tokio runtime. Everything that touches Python objects of the caller runs on the loop's thread: the
-//! call puts fragments and its result into one queue, and asks the loop to empty it. So fragments arrive in order, the
-//! last one before the result, and any number of them costs one wake-up while the loop is busy.
+//! `HttpClient`: the model client, for Python's event loop. A call runs on the tokio runtime.
 
-use std::collections::VecDeque;
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use pyo3::buffer::PyBuffer;
@@ -16,18 +11,22 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping};
 use pyo3::{intern, pyclass, pyfunction, pymethods};
-use runvil_client::{Bytes, Client, ClientOptions, Secret};
-use runvil_core::failure::{self, ModelFailure};
+use runvil_client::{Bytes, Client, ClientOptions, Progress, RequestBody, Secret};
+use runvil_core::body::EmptyContent;
+use runvil_core::failure::ModelFailure;
+use runvil_core::overflow::{self, Classifier, OverflowMode};
 use runvil_core::reply::{CallArguments, Reply, ReplyCall, Usage};
 use serde_json::Value;
-use tokio::sync::Notify;
+
+use crate::delivery::{Call, Ending};
+use crate::round::RoundRequest;
 
 /// The kind of a failed provider answer, by its HTTP status and its body.
 ///
 /// `streamed=True`, or no status, is an error inside a started stream: its body alone decides.
 #[pyfunction]
-#[pyo3(signature = (status, body, streamed=false))]
-pub(crate) fn classify(status: Option<i64>, body: &str, streamed: bool) -> PyResult<&'static str> {
+#[pyo3(signature = (status, body, streamed=false, overflow="strict"))]
+pub(crate) fn classify(status: Option<i64>, body: &str, streamed: bool, overflow: &str) -> PyResult<&'static str> {
     let status = match status {
         None => None,
         Some(status) => match u16::try_from(status) {
@@ -35,7 +34,38 @@ pub(crate) fn classify(status: Option<i64>, body: &str, streamed: bool) -> PyRes
             _ => return Err(PyValueError::new_err(format!("status must be an HTTP status such as 400, got {status}"))),
         },
     };
-    Ok(failure::classify(status.filter(|_| !streamed), body).kind.name())
+    let classifier = Classifier::new(overflow_mode(overflow)?, Vec::new());
+    Ok(classifier.classify(status.filter(|_| !streamed), body).kind.name())
+}
+
+fn overflow_mode(name: &str) -> PyResult<OverflowMode> {
+    OverflowMode::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("overflow must be \"strict\" or \"extended\", got {name:?}")))
+}
+
+/// A rule of the application's: failed answers with this wording are, or are not, context overflows.
+///
+/// `pattern` is a regular expression, looked for in the message of the answer; its groups `used` and `limit`, where it has
+/// them, are the token counts of the error. With a `status` only answers of that HTTP status fit.
+#[pyclass(frozen, name = "OverflowRule", module = "runvil._native")]
+pub(crate) struct OverflowRule {
+    rule: overflow::OverflowRule,
+}
+
+#[pymethods]
+impl OverflowRule {
+    #[new]
+    #[pyo3(signature = (pattern, *, status=None, overflow=true))]
+    fn new(pattern: &str, status: Option<u16>, overflow: bool) -> PyResult<Self> {
+        let rule = overflow::OverflowRule::new(pattern, status, overflow);
+        Ok(Self { rule: rule.map_err(|error| PyValueError::new_err(error.to_string()))? })
+    }
+
+    fn __repr__(&self) -> String {
+        let kind = if self.rule.is_overflow() { "" } else { ", overflow=False" };
+        let status = self.rule.status().map(|status| format!(", status={status}")).unwrap_or_default();
+        format!("OverflowRule({:?}{status}{kind})", self.rule.pattern())
+    }
 }
 
 /// Sends chat completion requests to an OpenAI-compatible server.
@@ -50,9 +80,11 @@ pub(crate) struct HttpClient {
 impl HttpClient {
     /// `timeout` (seconds) limits the wait for the answer to begin and then for each next part, `connect_timeout` the wait
     /// for a connection. `retries` counts further tries, none of them after the first fragment. `max_response_bytes`
-    /// limits the size of an answer.
+    /// limits the size of an answer. `overflow` and `overflow_rules` tell which failures are context overflows. With `proxy_from_environment` requests go through the proxies that the environment
+    /// names.
     #[new]
-    #[pyo3(signature = (base_url, api_key=None, headers=None, timeout=120.0, connect_timeout=10.0, retries=2, max_response_bytes=16_777_216))]
+    #[pyo3(signature = (base_url, api_key=None, headers=None, timeout=120.0, connect_timeout=10.0, retries=2, max_response_bytes=16_777_216, proxy_from_environment=false, overflow="strict", overflow_rules=None))]
+    #[expect(clippy::too_many_arguments, reason = "one for each keyword")]
     fn new(
         base_url: String,
         api_key: Option<String>,
@@ -61,6 +93,9 @@ impl HttpClient {
         connect_timeout: f64,
         retries: i64,
         max_response_bytes: i64,
+        proxy_from_environment: bool,
+        overflow: &str,
+        overflow_rules: Option<&Bound<'_, PyList>>,
     ) -> PyResult<Self> {
         let mut options = ClientOptions::new(base_url);
         options.api_key = api_key.map(Secret::new);
@@ -79,6 +114,12 @@ impl HttpClient {
         options.max_response_bytes = u64::try_from(max_response_bytes).map_err(|_| {
             PyValueError::new_err(format!("max_response_bytes must be at least 1, got {max_response_bytes}"))
         })?;
+        options.proxy_from_environment = proxy_from_environment;
+        let mut rules = Vec::new();
+        for rule in overflow_rules.into_iter().flatten() {
+            rules.push(rule.cast::<OverflowRule>()?.get().rule.clone());
+        }
+        options.classifier = Classifier::new(overflow_mode(overflow)?, rules);
         let client = Client::new(options).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self { client })
     }
@@ -88,18 +129,44 @@ impl HttpClient {
     /// `usage` (a dict of the reported counts, or None), `reasoning`, `model`, `metrics` and `degraded`.
     ///
     /// `on_fragment(text)` is called on the loop's thread with each piece of visible text, in order, all of them before the
-    /// awaitable is done. An exception from it ends the call and is raised. A failed call raises
-    /// `runvil.errors.ModelError`. Cancelling closes the connection at once.
+    /// awaitable is done; `on_retry(number, delay, kind, status)` before the request is sent again, with the number of the
+    /// retry from 1, the wait in seconds and what the try before it came to. An exception from either ends the call and is
+    /// raised. A failed call raises `runvil.errors.ModelError`. Cancelling closes the connection at once.
     ///
     /// Bytes are sent without a copy; any other bytes-like object is copied.
-    #[pyo3(signature = (body, on_fragment=None))]
+    #[pyo3(signature = (body, on_fragment=None, on_retry=None))]
     fn complete<'py>(
         &self,
         py: Python<'py>,
         body: &Bound<'py, PyAny>,
         on_fragment: Option<Py<PyAny>>,
+        on_retry: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.start(py, request_bytes(body)?, on_fragment)
+        let body = request_bytes(body)?;
+        self.start(py, move || body.into(), None, on_fragment, on_retry)
+    }
+
+    /// Sends a model request with the given fields in its body; see `RoundRequest.body` and `complete`. No text of the
+    /// messages becomes a Python object.
+    ///
+    /// `null_content` sends null for the content of an assistant message that has tool calls and no text; `strict_tools`
+    /// marks the tools as strict whose schemas can be enforced.
+    #[pyo3(signature = (request, fields, on_fragment=None, on_retry=None, null_content=false, strict_tools=false))]
+    #[expect(clippy::too_many_arguments, reason = "one for each keyword")]
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        request: &RoundRequest,
+        fields: &Bound<'py, PyMapping>,
+        on_fragment: Option<Py<PyAny>>,
+        on_retry: Option<Py<PyAny>>,
+        null_content: bool,
+        strict_tools: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let body = request.body_parts(fields, strict_tools)?;
+        let empty_content = if null_content { EmptyContent::Null } else { EmptyContent::Text };
+        let window = Some(request.window_tokens());
+        self.start(py, move || body.with_empty_content(empty_content).into(), window, on_fragment, on_retry)
     }
 
     fn __repr__(&self) -> String {
@@ -108,32 +175,29 @@ impl HttpClient {
 }
 
 impl HttpClient {
-    /// Sends one request whose body is in memory that Rust shares; see `complete`.
-    pub(crate) fn start<'py>(
+    /// Sends one request; `body` makes its body, in another thread.
+    fn start<'py>(
         &self,
         py: Python<'py>,
-        body: Bytes,
+        body: impl FnOnce() -> RequestBody + Send + 'static,
+        window: Option<u64>,
         on_fragment: Option<Py<PyAny>>,
+        on_retry: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         guard_against_fork()?;
-        let event_loop = running_loop(py)?;
-        let future = event_loop.call_method0(intern!(py, "create_future"))?;
-        let call = Arc::new(Call {
-            event_loop: event_loop.unbind(),
-            context: py.import(intern!(py, "contextvars"))?.call_method0(intern!(py, "copy_context"))?.unbind(),
-            future: future.clone().unbind(),
-            on_fragment,
-            queue: Mutex::default(),
-            cancelled: Notify::new(),
-        });
-        future.call_method1(intern!(py, "add_done_callback"), (Cancel(call.clone()),))?;
+        let call = Call::new(&running_loop(py)?, on_fragment, on_retry)?;
+        let future = call.future(py);
         let client = self.client.clone();
         pyo3_async_runtimes::tokio::get_runtime().spawn(async move {
             let mut ending = Ending { call: &call, outcome: None };
+            let on_progress = |progress: Progress<'_>| match progress {
+                Progress::Text(text) => call.send_fragment(text),
+                Progress::Retry(retry) => call.send_retry(retry),
+            };
             tokio::select! {
                 biased;
-                () = call.cancelled.notified() => {}
-                result = client.complete(body, None, |text| call.send_fragment(text)) => {
+                () = call.cancelled() => {}
+                result = client.complete(body(), window, on_progress) => {
                     ending.outcome = Some(result);
                 }
             }
@@ -179,159 +243,21 @@ fn seconds(option: &str, value: f64) -> PyResult<Duration> {
     }
 }
 
-/// A call that is running, as the loop sees it.
-struct Call {
-    event_loop: Py<PyAny>,
-    /// The context variables of the caller, for its callback.
-    context: Py<PyAny>,
-    /// What the caller waits for.
-    future: Py<PyAny>,
-    on_fragment: Option<Py<PyAny>>,
-    queue: Mutex<Queue>,
-    /// Told when nobody waits any more.
-    cancelled: Notify,
-}
-
-/// What waits for the loop.
-#[derive(Default)]
-struct Queue {
-    items: VecDeque<Item>,
-    /// Whether the loop has been asked to empty the queue.
-    asked: bool,
-}
-
-enum Item {
-    Fragment(String),
-    Outcome(Box<Result<Reply, ModelFailure>>),
-    /// The task ended without an outcome.
-    Lost,
-}
-
-impl Call {
-    fn send_fragment(self: &Arc<Self>, text: &str) {
-        if self.on_fragment.is_some() {
-            self.send(Item::Fragment(text.to_owned()));
-        }
-    }
-
-    /// Queues an item and wakes the loop unless that was done already.
-    fn send(self: &Arc<Self>, item: Item) {
-        {
-            let mut queue = self.queue();
-            queue.items.push_back(item);
-            if std::mem::replace(&mut queue.asked, true) {
-                return;
-            }
-        }
-        let asked = Python::try_attach(|py| {
-            let kwargs = PyDict::new(py);
-            kwargs.set_item(intern!(py, "context"), &self.context)?;
-            let callback = (Deliver(self.clone()),);
-            self.event_loop.bind(py).call_method(intern!(py, "call_soon_threadsafe"), callback, Some(&kwargs))?;
-            PyResult::Ok(())
-        });
-        // The loop is closed, or the interpreter is: nobody can wait for this call.
-        if !matches!(asked, Some(Ok(()))) {
-            self.cancelled.notify_one();
-        }
-    }
-
-    /// The queue. It is never locked while the interpreter is waited for.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Hands one item to the caller. Runs on the loop's thread.
-    fn deliver(&self, py: Python<'_>, item: Item) -> PyResult<()> {
-        let future = self.future.bind(py);
-        if future.call_method0(intern!(py, "done"))?.is_truthy()? {
-            return Ok(());
-        }
-        let Err(error) = self.pass_on(py, item) else { return Ok(()) };
-        let set_exception = intern!(py, "set_exception");
-        if let Err(refused) = future.call_method1(set_exception, (error,)) {
-            // A future takes no StopIteration.
-            future.call_method1(set_exception, (refused,))?;
-        }
-        Ok(())
-    }
-
-    /// Calls the callback or sets the result. An error is what the caller shall see raised.
-    fn pass_on(&self, py: Python<'_>, item: Item) -> PyResult<()> {
-        match item {
-            Item::Fragment(text) => {
-                if let Some(callback) = &self.on_fragment {
-                    callback.call1(py, (text,))?;
-                }
-                Ok(())
-            }
-            Item::Outcome(outcome) => {
-                let reply = outcome.map_err(|failure| model_error(py, failure).unwrap_or_else(|error| error))?;
-                self.future.call_method1(py, intern!(py, "set_result"), (reply_dict(py, reply)?,))?;
-                Ok(())
-            }
-            Item::Lost => Err(PyRuntimeError::new_err("the model call ended without a result")),
-        }
-    }
-}
-
-/// Sends the outcome of a task when it ends, even by a panic.
-struct Ending<'a> {
-    call: &'a Arc<Call>,
-    outcome: Option<Result<Reply, ModelFailure>>,
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.call.send(self.outcome.take().map_or(Item::Lost, |outcome| Item::Outcome(Box::new(outcome))));
-    }
-}
-
-/// Empties the queue of a call; the loop calls it.
-#[pyclass(frozen)]
-struct Deliver(Arc<Call>);
-
-#[pymethods]
-impl Deliver {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        loop {
-            let item = {
-                let mut queue = self.0.queue();
-                let item = queue.items.pop_front();
-                queue.asked = item.is_some();
-                item
-            };
-            match item {
-                Some(item) => self.0.deliver(py, item)?,
-                None => return Ok(()),
-            }
-        }
-    }
-}
-
-/// Ends the task of a call whose future is done; the loop calls it.
-#[pyclass(frozen)]
-struct Cancel(Arc<Call>);
-
-#[pymethods]
-impl Cancel {
-    fn __call__(&self, _future: &Bound<'_, PyAny>) {
-        self.0.cancelled.notify_one();
-    }
-}
-
 /// The Python exception for a failed call.
-fn model_error(py: Python<'_>, failure: ModelFailure) -> PyResult<PyErr> {
+pub(crate) fn model_error(py: Python<'_>, failure: ModelFailure) -> PyResult<PyErr> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let fields = PyDict::new(py);
     fields.set_item(intern!(py, "kind"), failure.kind.name())?;
     fields.set_item(intern!(py, "status"), failure.status)?;
     fields.set_item(intern!(py, "detail"), failure.detail)?;
     fields.set_item(intern!(py, "note"), failure.note)?;
+    fields.set_item(intern!(py, "used"), failure.used)?;
+    fields.set_item(intern!(py, "limit"), failure.limit)?;
     Ok(PyErr::from_value(CLASS.import(py, "runvil.errors", "ModelError")?.call((), Some(&fields))?))
 }
 
-fn reply_dict(py: Python<'_>, reply: Reply) -> PyResult<Bound<'_, PyDict>> {
+/// A reply in the form of `HttpClient.complete`.
+pub(crate) fn reply_dict(py: Python<'_>, reply: Reply) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item(intern!(py, "text"), reply.text)?;
     let calls = reply.tool_calls.into_iter().map(|call| call_dict(py, call)).collect::<PyResult<Vec<_>>>()?;

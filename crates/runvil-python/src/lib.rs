@@ -4,6 +4,8 @@ mod answers;
 mod client;
 mod conversation;
 mod convert;
+mod delivery;
+mod exit;
 mod outcome;
 mod params;
 mod prompt;
@@ -20,7 +22,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::client::{HttpClient, classify};
+    use crate::client::{HttpClient, OverflowRule, classify};
     #[pymodule_export]
     use crate::conversation::{
         Change, ComposedRequest, Conversation, ConversationLoop, LoopStep, Precheck, RecordIterator, RecordView,

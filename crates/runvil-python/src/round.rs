@@ -2,6 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
+use runvil_core::body::Body;
+use runvil_core::strict::mark_strict_tools;
 use runvil_engine::effect::{Count, Round};
 use serde_json::Value;
 
@@ -16,6 +18,31 @@ pub(crate) struct RoundRequest {
 impl RoundRequest {
     pub(crate) fn new(round: Round) -> Self {
         Self { round }
+    }
+
+    /// The whole request body: the messages, then the given fields. `model` names the model; `messages` cannot be given.
+    pub(crate) fn body_parts(&self, fields: &Bound<'_, PyMapping>, strict_tools: bool) -> PyResult<Body> {
+        let mut fields = match from_python(fields.as_any(), "a field of the request body")? {
+            Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let model = match fields.get("model") {
+            Some(Value::String(model)) => model.clone(),
+            _ => self.round.model_id.clone(),
+        };
+        let own = || Value::Array(self.round.tools.to_wire().to_vec());
+        let mut tools = fields.shift_remove("tools").unwrap_or_else(own);
+        if strict_tools {
+            mark_strict_tools(&mut tools);
+        }
+        Ok(self.round.request.body_parts(&model, Some(&tools), &fields))
+    }
+}
+
+impl RoundRequest {
+    /// The model's context window, in tokens.
+    pub(crate) fn window_tokens(&self) -> u64 {
+        self.round.window
     }
 }
 
@@ -123,16 +150,8 @@ impl RoundRequest {
 
     /// A whole request body: the messages, the tools when there are any, then the given fields. `model` names the model; `messages` cannot be given.
     fn body<'py>(&self, py: Python<'py>, fields: &Bound<'py, PyMapping>) -> PyResult<Bound<'py, PyBytes>> {
-        let Value::Object(mut fields) = from_python(fields.as_any(), "a field of the request body")? else {
-            return Ok(PyBytes::new(py, b""));
-        };
-        let model = match fields.get("model") {
-            Some(Value::String(model)) => model.clone(),
-            _ => self.round.model_id.clone(),
-        };
-        let own = || Value::Array(self.round.tools.to_wire().to_vec());
-        let tools = fields.shift_remove("tools").unwrap_or_else(own);
-        let bytes = py.detach(|| self.round.request.body(&model, Some(&tools), &fields));
+        let body = self.body_parts(fields, false)?;
+        let bytes = py.detach(|| body.to_bytes());
         Ok(PyBytes::new(py, &bytes))
     }
 }

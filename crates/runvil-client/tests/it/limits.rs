@@ -50,12 +50,14 @@ async fn the_timeout_is_for_each_part_and_not_for_the_whole() {
 #[tokio::test]
 async fn a_large_answer_is_refused() {
     let limit = PONG.len();
-    let note = format!("response stream exceeds the {limit}-byte limit");
+    let stream = format!("response stream exceeds the {limit}-byte limit");
+    let body = format!("response body exceeds the {limit}-byte limit");
+    let declared = format!("response body of 99999999999 bytes exceeds the {limit}-byte limit");
     let endless = |head: &str| {
         let bytes = [head.as_bytes(), "x".repeat(limit + 1).as_bytes()].concat();
         vec![Act::Read, Act::Write(bytes), Act::Hold]
     };
-    for (script, status) in [
+    for (script, status, note) in [
         // Declared to be large: refused before any of it arrives.
         (
             vec![
@@ -64,15 +66,17 @@ async fn a_large_answer_is_refused() {
                 Act::Hold,
             ],
             None,
+            &stream,
         ),
         (
             vec![Act::Read, Act::Write(b"HTTP/1.1 500 Oh\r\nContent-Length: 99999999999\r\n\r\n".to_vec()), Act::Hold],
             Some(500),
+            &declared,
         ),
         // Not declared.
-        (endless("HTTP/1.1 200 OK\r\n\r\n{\"a\":\""), None),
-        (endless("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: "), None),
-        (endless("HTTP/1.1 400 Oh\r\n\r\n"), Some(400)),
+        (endless("HTTP/1.1 200 OK\r\n\r\n{\"a\":\""), None, &stream),
+        (endless("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: "), None, &stream),
+        (endless("HTTP/1.1 400 Oh\r\n\r\n"), Some(400), &body),
     ] {
         let mut server = Server::start(vec![script]).await;
         let mut options = server.options();

@@ -1,5 +1,6 @@
 //! The client against a server on loopback whose answers the tests script byte by byte.
 
+mod answers;
 mod failures;
 mod limits;
 mod replies;

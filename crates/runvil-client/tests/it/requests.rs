@@ -1,7 +1,9 @@
 //! What is sent, and where.
 
-use runvil_client::{Bytes, Client, Secret};
+use runvil_client::{Bytes, Client, RequestBody, Secret};
 use runvil_core::failure::FailureKind;
+use runvil_core::list::MessageList;
+use runvil_core::record::Record;
 
 use crate::server::{Act, PONG, Server, answer, complete, json, stream};
 
@@ -115,4 +117,28 @@ async fn a_large_request_may_be_refused_before_it_is_sent() {
     let body = Bytes::from(vec![b' '; 16 * 1024 * 1024]);
     let failure = server.client().complete(body, None, |_| {}).await.unwrap_err();
     assert_eq!((failure.kind, failure.status), (FailureKind::ContextOverflow, Some(413)));
+}
+
+#[tokio::test]
+async fn a_conversation_is_sent_in_blocks_and_again_when_tried_again() {
+    let mut list = MessageList::new();
+    for number in 0..3_000 {
+        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        let length = if number % 500 == 0 { 300_000 } else { 300 };
+        let record = serde_json::json!({"role": role, "content": "ü".repeat(length)});
+        list.append(Record::from_value(&record, number + 1).unwrap()).unwrap();
+    }
+    let body = list.compose().unwrap().body_parts("m", None, &serde_json::Map::new());
+    let server = Server::answering(&[json(500, ""), json(200, PONG)]).await;
+    let mut options = server.options();
+    options.retries = 1;
+    Client::new(options).unwrap().complete(body.clone(), None, |_| {}).await.unwrap();
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
+        assert_eq!(request.header("content-length").unwrap(), body.len().to_string());
+        assert_eq!(request.header("transfer-encoding"), None);
+        assert!(request.body == body.to_bytes(), "the body arrived changed");
+    }
+    assert_eq!(format!("{:?}", RequestBody::from(Bytes::from_static(b"secret"))), "RequestBody { len: 6, .. }");
 }

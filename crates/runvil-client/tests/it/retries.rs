@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use runvil_client::Client;
+use runvil_client::{Bytes, Client, Progress};
 use runvil_core::failure::FailureKind;
 
 use crate::server::{Act, PONG, Server, answer, chunk, complete, json, stream, stream_head};
@@ -125,4 +125,22 @@ async fn a_request_is_the_same_each_time() {
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].body, requests[1].body);
     assert_eq!(requests[0].head, requests[1].head);
+}
+
+#[tokio::test]
+async fn every_further_try_is_reported() {
+    let server = Server::answering(&[json(503, "busy"), json(429, "slow"), json(200, PONG)]).await;
+    let mut options = server.options();
+    options.retries = 2;
+    let client = Client::new(options.clone()).unwrap();
+    let mut seen = Vec::new();
+    let keep = |progress: Progress<'_>| match progress {
+        Progress::Text(text) => seen.push(text.to_owned()),
+        Progress::Retry(retry) => {
+            assert!(retry.delay <= options.backoff.longest);
+            seen.push(format!("{} {} {:?}", retry.number, retry.failure.kind, retry.failure.status));
+        }
+    };
+    client.complete(Bytes::from_static(b"{}"), None, keep).await.unwrap();
+    assert_eq!(seen, ["1 Overloaded Some(503)", "2 RateLimited Some(429)", "pong"]);
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use runvil_client::{Backoff, Bytes, Client, ClientOptions};
+use runvil_client::{Backoff, Bytes, Client, ClientOptions, Progress};
 use runvil_core::failure::ModelFailure;
 use runvil_core::reply::Reply;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -200,8 +200,12 @@ pub(crate) const PONG: &str =
 /// Sends a request and collects the fragments.
 pub(crate) async fn complete(client: &Client) -> (Result<Reply, ModelFailure>, Vec<String>) {
     let mut fragments = Vec::new();
-    let result =
-        client.complete(Bytes::from_static(b"{\"messages\":[]}"), None, |text| fragments.push(text.to_owned())).await;
+    let collect = |progress: Progress<'_>| {
+        if let Progress::Text(text) = progress {
+            fragments.push(text.to_owned());
+        }
+    };
+    let result = client.complete(Bytes::from_static(b"{\"messages\":[]}"), None, collect).await;
     (result, fragments)
 }
 

@@ -82,7 +82,8 @@ const OVERFLOW: &[&str] = &[
     r"input tokens exceed the configured limit of <limit> tokens(?:.{0,40}?\bresulted in <used> tokens)?",
     r"the (?:decoder |encoder )?prompt \((?:total )?length <used>\) is (?:longer than the maximum model length of|too long to fit into the model \(context length) <limit>",
     // Anthropic
-    r"prompt is too long(?::? ?<used> tokens > <limit> maximum|: <used>, model maximum context length: <limit>)?",
+    r"prompt is too long(?::? ?<used> tokens > <limit> maximum)?",
+    r"prompt is too long: <used>, model maximum context length: <limit>",
     r"input length and [`'\x22]?max_tokens[`'\x22]? exceeds? (?:the )?context limit(?:: <used> \+ <n> > <limit>)?",
     // Gemini, Vertex AI
     r"(?:the )?input token count(?: \(?<used>\)?)? exceeds the maximum number of tokens allowed(?: \(?<limit>\)?)?",

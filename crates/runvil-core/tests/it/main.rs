@@ -1,6 +1,7 @@
 //! The conversation core through its public interface.
 
 mod anchor;
+mod blocks;
 mod compose;
 mod cost;
 mod edit;

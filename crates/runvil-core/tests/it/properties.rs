@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use runvil_core::body::BodyBuffer;
+use runvil_core::body::{Body, BodyBuffer, EmptyContent};
 use runvil_core::list::{MessageList, Snapshot};
 use runvil_core::record::Record;
 use runvil_core::request::Request;
@@ -120,6 +120,19 @@ impl Sent {
         self.buffer.write(&body);
         let expected = format!("{{\"model\":\"m\",\"messages\":{}}}", Value::from(messages.to_vec()));
         prop_assert_eq!(String::from_utf8_lossy(self.buffer.as_bytes()), expected.as_str());
+        prop_assert_eq!(joined(&body), expected.as_str());
+        let mut with_null = messages.to_vec();
+        for message in &mut with_null {
+            if message.get("tool_calls").is_some() && message["content"] == "" {
+                message["content"] = Value::Null;
+            }
+        }
+        let body = body.with_empty_content(EmptyContent::Null);
+        let expected = format!("{{\"model\":\"m\",\"messages\":{}}}", Value::from(with_null));
+        prop_assert_eq!(joined(&body), expected.as_str());
+        prop_assert_eq!(String::from_utf8(body.to_bytes()).unwrap(), expected.as_str());
+        self.buffer.write(&body);
+        prop_assert_eq!(String::from_utf8_lossy(self.buffer.as_bytes()), expected.as_str());
         for (earlier, sent) in &self.requests {
             let reply = messages.get(sent.len()).filter(|reply| reply["role"] == "assistant");
             let tail =
@@ -132,6 +145,18 @@ impl Sent {
         self.requests.push((request.clone(), messages.to_vec()));
         Ok(())
     }
+}
+
+/// The body's blocks, joined; each must be as long as was announced.
+fn joined(body: &Body) -> String {
+    let mut blocks = body.clone().into_blocks();
+    let mut joined = Vec::new();
+    while let Some(block) = blocks.next() {
+        joined.extend_from_slice(block.as_ref());
+        assert_eq!(joined.len() + blocks.len(), body.len());
+    }
+    assert!(blocks.is_empty());
+    String::from_utf8(joined).unwrap()
 }
 
 /// Compares everything a list says with the model.
