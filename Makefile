@@ -14,7 +14,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.lua' 
 PACKAGE := pyproject.toml $(shell find python -not -name '*.pyc' -not -name '*.so' -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-browser lint lint-rust lint-python format develop bench bench-peers lock clean
+.PHONY: help demo test test-rust test-python test-browser lint lint-rust lint-python format develop bench bench-peers bench-scale lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -66,6 +66,9 @@ bench: $(VENV)/dev-tools ## the benchmarks, on a release build
 
 bench-peers: $(PEERS)/installed ## compare with what else one would pick: table and plot in benches/
 	$(PEERS)/bin/python -m benches.run
+
+bench-scale: $(PEERS)/installed ## tool rounds over HTTP, many conversations at once, fitting a window: benches/scale.md
+	$(PEERS)/bin/python -m benches.scale.run
 
 lock: $(VENV)/dev-tools ## renew requirements-dev.txt and benches/requirements-peers.txt
 	$(BIN)/pip install --quiet --upgrade uv

@@ -1,0 +1,145 @@
+"""Many conversations at once in one process: `python -m benches.scale.crowd KIND COUNT`, KIND `documents` or `loops`.
+
+Each makes a tool round and then waits for its second answer; when all wait, memory is read and all are answered. Prints
+one JSON object: wall seconds, bytes for each, and for documents the seconds of its steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import runvil
+from runvil import _native, plan
+
+PROMPT = runvil.Prompt.parse(
+    """---
+name: crowd
+description: One tool round and a text.
+runvil: 0
+uses: [web]
+models:
+  writer: {}
+---
+
+# Crowd
+
+## Chat
+
+```lua
+models.use('writer')
+packs.offer('web')
+messages:user('hello')
+models.loop()
+return messages[#messages].content
+```
+"""
+)
+
+
+@runvil.tool(trusted=True)
+async def search(query: str) -> str:
+    """Searches."""
+    return f"results for {query}"
+
+
+class Crowd(runvil.Broker):
+    """Asks for a tool; holds every second request until all have come."""
+
+    def __init__(self, count: int) -> None:
+        self.waiting = 0
+        self.count = count
+        self.all_wait = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def complete(self, request: runvil.Request, on_fragment: Any = None) -> runvil.Reply:
+        """Answers a request."""
+        if request.round == 0:
+            name = request.tool_names[0]
+            return runvil.Reply(tool_calls=[{"id": "c", "name": name, "arguments": {"query": "x"}}])
+        self.waiting += 1
+        if self.waiting == self.count:
+            self.all_wait.set()
+        await self.go_on.wait()
+        return runvil.Reply(text="done")
+
+
+class TimedRun:
+    """A run whose steps are timed."""
+
+    seconds: list[float] = []  # noqa: RUF012 - one for the process
+
+    def __init__(self, *arguments: Any) -> None:
+        self._run = _native_run(*arguments)
+
+    def step_within(self, work: int) -> Any:
+        """One step on the loop's thread."""
+        started = time.perf_counter()
+        step = self._run.step_within(work)
+        self.seconds.append(time.perf_counter() - started)
+        return step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+
+_native_run = _native.Run
+
+
+def resident_bytes() -> int:
+    """The memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize()
+
+
+async def documents(model: runvil.Model) -> None:
+    """One run of the prompt."""
+    result = await runvil.run_async(PROMPT, models=model, packs=[runvil.Pack("web", [search])])
+    assert result.text == "done"
+
+
+async def loops(model: runvil.Model) -> None:
+    """One loop of a conversation."""
+    record = await runvil.Conversation().user("hello").loop(model, tools=[search])
+    assert record.content == "done"
+
+
+async def measure(kind: str, count: int) -> dict[str, Any]:
+    """Runs the crowd."""
+    one = {"documents": documents, "loops": loops}[kind]
+    for warm_up in (Crowd(1),):
+        warm_up.go_on.set()
+        await one(runvil.Model("m", broker=warm_up))
+    TimedRun.seconds.clear()
+    broker = Crowd(count)
+    model = runvil.Model("m", broker=broker)
+    gc.collect()
+    before = resident_bytes()
+    started = time.perf_counter()
+    tasks = [asyncio.ensure_future(one(model)) for _ in range(count)]
+    await broker.all_wait.wait()
+    held = resident_bytes() - before
+    broker.go_on.set()
+    await asyncio.gather(*tasks)
+    wall = time.perf_counter() - started
+    steps = sorted(TimedRun.seconds)
+    p99 = steps[len(steps) * 99 // 100] if steps else None
+    return {"wall": wall, "bytes": held / count, "p99": p99, "steps": len(steps)}
+
+
+def main() -> None:
+    """Measures one kind of crowd."""
+    kind, count = sys.argv[1], int(sys.argv[2])
+    if kind == "documents":
+        plan._native = type("Timed", (), {"Run": TimedRun, "__version__": _native.__version__})  # type: ignore[attr-defined]
+    sys.stdout.write(json.dumps(asyncio.run(measure(kind, count))) + "\n")
+
+
+if __name__ == "__main__":
+    main()
