@@ -1,1 +1,1 @@
-"""The tool loop at scale: long histories over HTTP, and many conversations in one process. `python -m benches.scale.run`."""
+"""The tool loop at scale: long histories over HTTP, and many conversations at once."""

@@ -81,13 +81,13 @@ def report(rounds: dict[int, dict[str, float]], crowds: dict[str, Any], fits: di
     ]
     for messages, seconds in rounds.items():
         ours = seconds["runvil"]
-        cells = [f"{seconds[name] / ours:.1f}×" for name in NAMES[1:]]
+        cells = [times(seconds[name] / ours) for name in NAMES[1:]]
         lines.append(f"| {messages:,} | {ours * 1e3:.1f} ms | " + " | ".join(cells) + " |")
     longest = rounds[MESSAGES[-1]]
     lines += ["", f"At {MESSAGES[-1]:,} messages:", "", "| against | wanted | measured | |", "|---|---:|---:|---|"]
     for name, bound in BOUNDS.items():
         ratio = longest[name] / longest["runvil"]
-        lines.append(f"| {name} | at least {bound}× | {ratio:.1f}× | {'met' if ratio >= bound else 'missed'} |")
+        lines.append(f"| {name} | at least {bound} times | {times(ratio)} | {'met' if ratio >= bound else 'missed'} |")
     lines += [
         "",
         f"## {CROWD:,} conversations at once in one process",
@@ -107,8 +107,8 @@ def report(rounds: dict[int, dict[str, float]], crowds: dict[str, Any], fits: di
         "",
         "## Fitting a window",
         "",
-        f"Trimming keeps the last {windows.KEPT} records. litellm's trimming grows with the square of the history and is",
-        "measured on the shortest one.",
+        f"Trimming keeps the last {windows.KEPT} records. litellm's trimming grows with the square of the history and",
+        "is measured on the shortest one.",
         "",
     ]
     works = list(dict.fromkeys(work for found in fits.values() for work in found))
@@ -117,6 +117,11 @@ def report(rounds: dict[int, dict[str, float]], crowds: dict[str, Any], fits: di
     for size, found in fits.items():
         lines.append(f"| {size:,} | " + " | ".join(_time(found.get(work)) for work in works) + " |")
     return "\n".join(lines) + "\n"
+
+
+def times(ratio: float) -> str:
+    """A ratio as the tables show it."""
+    return f"{ratio:.1f}\u00d7"
 
 
 def _time(seconds: float | None) -> str:
