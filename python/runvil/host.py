@@ -34,8 +34,8 @@ class Fragment:
 class Host:
     """The hooks of an application. Subclass it and override what you need.
 
-    `on_event`, `on_fragment` and `on_retry` are called on the event loop's thread and must return quickly. An exception raised in
-    them cancels the run and comes out of it unchanged.
+    `on_event`, `on_fragment` and `on_retry` are called on the event loop's thread and must return quickly. An exception
+    raised in them cancels the run and comes out of it unchanged.
     """
 
     def on_event(self, event: Event) -> None:

@@ -3,7 +3,8 @@
     python openai_server.py REQUESTS_FILE
 
 Prints its port on the first line of stdout. Every request is appended to REQUESTS_FILE as a JSON line with its path,
-its headers, its body as received and the port it came from; a stream that the client left, as `{"left": MODEL}`. The key it accepts is `right-key`. What it answers depends on the model's id.
+its headers, its body as received and the port it came from; a stream that the client left, as `{"left": MODEL}`. The
+key it accepts is `right-key`. What it answers depends on the model's id.
 """
 
 from __future__ import annotations

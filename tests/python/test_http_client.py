@@ -98,9 +98,7 @@ async def test_an_exception_of_the_retry_hook_comes_out_of_the_run(server: Serve
             raise LookupError(retry.kind)
 
     with pytest.raises(LookupError, match="Overloaded"):
-        await runvil.run_async(
-            chat_prompt(), models=runvil.Model("busy-once", broker=broker(server)), host=App()
-        )
+        await runvil.run_async(chat_prompt(), models=runvil.Model("busy-once", broker=broker(server)), host=App())
 
 
 async def test_an_exception_of_a_callback_ends_the_call(server: Server) -> None:
@@ -238,7 +236,7 @@ STREAMS = 1000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the limit on open files is raised in another way there")
-async def test_a_thousand_streams_run_at_once() -> None:
+def test_a_thousand_streams_run_at_once() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -251,7 +249,7 @@ async def test_a_thousand_streams_run_at_once() -> None:
             try:
                 assert process.stdout is not None
                 port = process.stdout.readline().strip()
-                await _ask_at_once(runvil.HttpBroker(f"http://127.0.0.1:{port}/v1", retries=0))
+                asyncio.run(_ask_at_once(runvil.HttpBroker(f"http://127.0.0.1:{port}/v1", retries=0)))
             finally:
                 process.kill()
     finally:
