@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from benches import conversations
 from benches.client.contestants import ALL
-from benches.client.server import TEXT
+from benches.client.server import piece
 from benches.report import duration, times
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ def nothing(_: str) -> None:
     """Takes a fragment."""
 
 
+def reply(fragments: int) -> str:
+    """What the server says in so many fragments."""
+    return "".join(map(piece, range(fragments)))
+
+
 async def measure_requests(contestants: list[Contestant], results: Results) -> None:
     """The CPU time of one request and the time to its first fragment."""
     for size in SIZES:
@@ -91,7 +96,7 @@ async def measure_requests(contestants: list[Contestant], results: Results) -> N
 async def _checked(one: Contestant, history: Any) -> None:
     """The first request of each, which also opens its connection, must bring the whole reply."""
     text = await one.ask(history, str(FRAGMENTS), nothing)
-    assert text == TEXT * FRAGMENTS, f"{one.name} read {text!r}"
+    assert text == reply(FRAGMENTS), f"{one.name} read {text!r}"
 
 
 async def _first_fragment(one: Contestant, history: Any) -> float:
@@ -133,7 +138,7 @@ async def measure_streams(contestants: list[Contestant], results: Results) -> No
                 texts = await asyncio.gather(*(one.ask(history, model, nothing) for _ in range(streams)))
                 spent, wall = time.process_time() - began, time.perf_counter() - began_wall
                 gc.enable()
-                assert all(text == TEXT * PIECES[streams] for text in texts), one.name
+                assert all(text == reply(PIECES[streams]) for text in texts), one.name
                 _keep_least(results.fragment[streams], one.name, spent / (streams * PIECES[streams]))
                 _keep_least(results.wall[streams], one.name, wall)
 

@@ -14,7 +14,11 @@ import sys
 import time
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-TEXT = "a piece of text "
+
+
+def piece(number: int) -> str:
+    """A piece of a reply. Neighbours differ: litellm ends a stream that repeats itself."""
+    return f"a piece of text, number {number % 100:02} "
 
 
 def _chunk(data: bytes) -> bytes:
@@ -34,7 +38,7 @@ def _end() -> bytes:
     return _event({}, "stop") + usage_event + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
 
 
-PIECE, END = _event({"content": TEXT}), _end()
+PIECES, END = [_event({"content": piece(number)}) for number in range(100)], _end()
 _MODEL = re.compile(rb'"model":\s*"([^"]*)"')
 
 
@@ -82,15 +86,15 @@ class Server:
                 writer.write(_event({"content": f"{time.monotonic_ns()} "}))
             writer.write(END)
         else:
-            writer.write(HEAD + PIECE * int(fragments) + END)
+            writer.write(HEAD + b"".join(PIECES[number % 100] for number in range(int(fragments))) + END)
             await writer.drain()
 
     async def _answer_together(self, waiting: list[asyncio.StreamWriter], fragments: int) -> None:
         for writer in waiting:
             writer.write(HEAD)
-        for _ in range(fragments):
+        for number in range(fragments):
             for writer in waiting:
-                writer.write(PIECE)
+                writer.write(PIECES[number % 100])
             await asyncio.gather(*(writer.drain() for writer in waiting))
             # Time for the pieces to leave one by one.
             await asyncio.sleep(0)

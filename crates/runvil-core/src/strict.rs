@@ -19,7 +19,8 @@ pub fn mark_strict_tools(tools: &mut Value) {
 fn is_enforceable(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => {
-            let is_object = members.get("type").is_some_and(|kind| kind == "object") || members.contains_key("properties");
+            let is_object =
+                members.get("type").is_some_and(|kind| kind == "object") || members.contains_key("properties");
             (!is_object || is_closed(members)) && members.iter().all(|(_, inner)| is_enforceable(inner))
         }
         Value::Array(inner) => inner.iter().all(is_enforceable),
@@ -50,7 +51,8 @@ mod tests {
     #[test]
     fn only_what_can_be_enforced_is_marked() {
         let text = json!({"type": "string"});
-        let closed = json!({"type": "object", "properties": {"a": text}, "required": ["a"], "additionalProperties": false});
+        let closed =
+            json!({"type": "object", "properties": {"a": text}, "required": ["a"], "additionalProperties": false});
         let open = json!({"type": "object", "properties": {"a": text}, "required": ["a"]});
         let optional = json!({"type": "object", "properties": {"a": text}, "additionalProperties": false});
         let wrap = |inner: &Value| {

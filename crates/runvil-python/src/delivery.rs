@@ -216,7 +216,7 @@ struct Deliver(Arc<Mailbox>);
 #[pymethods]
 impl Deliver {
     /// Delivers what is there. What arrives meanwhile waits for the loop's next turn, so that others get theirs.
-    fn __call__(slf: Bound<'_, Self>) -> PyResult<()> {
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let mailbox = &slf.get().0;
         let items = std::mem::take(&mut mailbox.queue().items);

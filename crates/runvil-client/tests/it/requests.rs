@@ -1,9 +1,9 @@
 //! What is sent, and where.
 
 use runvil_client::{Bytes, Client, RequestBody, Secret};
+use runvil_core::failure::FailureKind;
 use runvil_core::list::MessageList;
 use runvil_core::record::Record;
-use runvil_core::failure::FailureKind;
 
 use crate::server::{Act, PONG, Server, answer, complete, json, stream};
 

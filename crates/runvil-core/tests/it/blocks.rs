@@ -20,7 +20,8 @@ fn long_conversation() -> MessageList {
     }
     // One message of many records, and one call.
     records.extend((0..3_000).map(|number| json!({"role": "user", "content": format!("part {number}")})));
-    records.push(json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments": {}}]}));
+    records
+        .push(json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "n", "arguments": {}}]}));
     records.push(json!({"role": "tool", "content": "r".repeat(50_000), "tool_call_id": "c"}));
     list(&records)
 }
