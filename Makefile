@@ -6,6 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+REAL := .venv-real
 BIN := $(VENV)/bin
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -14,7 +15,8 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.lua' 
 PACKAGE := pyproject.toml $(shell find python -not -name '*.pyc' -not -name '*.so' -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-browser lint lint-rust lint-python format develop bench bench-peers bench-scale lock clean
+.PHONY: help demo test test-rust test-python test-browser test-real lint lint-rust lint-python format develop
+.PHONY: bench bench-peers bench-scale bench-client lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +40,9 @@ test-browser: develop ## look at the page of `runvil log --html` with a headless
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
 	echo "make test-browser needs Chromium or Chrome on the PATH (Debian: apt-get install chromium)" >&2; exit 1
 	$(BIN)/python -m pytest tests/browser
+
+test-real: develop $(REAL)/litellm/installed $(REAL)/llama/installed ## tests against a LiteLLM proxy and llama.cpp with a small model
+	RUNVIL_REAL=$(CURDIR)/$(REAL) $(BIN)/python -m pytest tests/real --timeout 300
 
 lint: lint-python lint-rust ## every lint and type check
 
@@ -70,13 +75,17 @@ bench-peers: $(PEERS)/installed ## compare with what else one would pick: table 
 bench-scale: $(PEERS)/installed ## tool rounds over HTTP, many conversations at once, fitting a window: benches/scale.md
 	$(PEERS)/bin/python -m benches.scale.run
 
-lock: $(VENV)/dev-tools ## renew requirements-dev.txt and benches/requirements-peers.txt
+bench-client: $(PEERS)/installed ## compare the model client with what else one would pick: table in benches/client.md
+	$(PEERS)/bin/python -m benches.client
+
+lock: $(VENV)/dev-tools ## renew the pinned requirements
 	$(BIN)/pip install --quiet --upgrade uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group develop --no-header --upgrade -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --upgrade benches/requirements-peers.in -o benches/requirements-peers.txt
+	for server in litellm llama; do $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --upgrade tests/real/requirements-$$server.in -o tests/real/requirements-$$server.txt; done
 
 clean: ## remove what was built
-	rm -rf $(VENV) $(PEERS) target python/runvil/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(PEERS) $(REAL) target python/runvil/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -98,6 +107,11 @@ $(VENV)/developed: $(RUST) pyproject.toml $(VENV)/dev-tools
 $(PEERS)/peers: benches/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r benches/requirements-peers.txt
+	@touch $@
+
+$(REAL)/%/installed: tests/real/requirements-%.txt
+	$(PYTHON) -m venv $(REAL)/$*
+	$(REAL)/$*/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(PEERS)/installed: export PYO3_PYTHON := $(CURDIR)/$(PEERS)/bin/python

@@ -40,8 +40,7 @@ class HttpBroker(Broker):
         null_content: Whether null, and not an empty text, is sent for the content of an assistant message that has tool
             calls and no text. Servers differ in which of the two they accept.
         strict_tools: Whether tools are marked `strict` whose schema requires all properties and allows no others, so
-            that the server makes the model keep to it. Others are never marked: servers refuse what they cannot
-            enforce.
+            that the server makes the model keep to it. Servers refuse others that are marked, so they never are.
         proxy_from_environment: Whether requests go through the proxies that the environment names (`HTTPS_PROXY`,
             `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`).
         overflow: Which failures are context overflows. `strict` is the rule of the language: status 400 or 413, or an

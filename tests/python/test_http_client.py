@@ -236,7 +236,7 @@ STREAMS = 1000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the limit on open files is raised in another way there")
-async def test_a_thousand_streams_run_at_once() -> None:
+def test_a_thousand_streams_run_at_once() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -245,11 +245,11 @@ async def test_a_thousand_streams_run_at_once() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     command = [sys.executable, str(HERE / "many_streams_server.py"), str(STREAMS)]
     try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:  # noqa: ASYNC220
+        with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
             try:
                 assert process.stdout is not None
                 port = process.stdout.readline().strip()
-                await _ask_at_once(runvil.HttpBroker(f"http://127.0.0.1:{port}/v1", retries=0))
+                asyncio.run(_ask_at_once(runvil.HttpBroker(f"http://127.0.0.1:{port}/v1", retries=0)))
             finally:
                 process.kill()
     finally:

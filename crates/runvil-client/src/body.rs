@@ -48,11 +48,8 @@ impl Body {
         let Some(part) = part else { return Ok(None) };
         self.read = self.read.saturating_add(part.len() as u64);
         if self.read > self.limit {
-            return Err(if self.is_error {
-                malformed(format!("response body exceeds the {}-byte limit", self.limit))
-            } else {
-                too_large(self.limit)
-            });
+            let note = format!("response body exceeds the {}-byte limit", self.limit);
+            return Err(if self.is_error { malformed(note) } else { too_large(self.limit) });
         }
         Ok(Some(part))
     }

@@ -7,6 +7,7 @@
 //! One field more than the standard has is read: `error`, in which some servers put the error object that ends a stream.
 //! It is `data` in an event of kind `error`.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 use memchr::{memchr, memchr2};
@@ -21,7 +22,7 @@ pub struct Event<'a> {
 }
 
 /// Turns the bytes of an event stream into events.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Decoder {
     /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,
@@ -35,6 +36,16 @@ pub struct Decoder {
     after_carriage_return: bool,
     /// Whether a line was read, so that a byte order mark is no longer expected.
     past_first_line: bool,
+}
+
+impl fmt::Debug for Decoder {
+    /// Shows lengths, never text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder")
+            .field("line", &self.line.len())
+            .field("data", &self.data.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Decoder {

@@ -1,5 +1,7 @@
 //! The reader of answers, without a connection: whatever a provider sends, and however it is cut.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use runvil_client::answer::AnswerReader;
 use runvil_core::failure::{FailureKind, ModelFailure};
@@ -63,6 +65,7 @@ enum Numbering {
 
 /// A reply, and how a provider sends it.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn by itself")]
 struct Sent {
     texts: Vec<String>,
     reasoning: Vec<String>,
@@ -113,9 +116,10 @@ impl Sent {
         let mut pieces: Vec<(usize, usize, Value)> = Vec::new();
         for (number, call) in self.calls.iter().enumerate() {
             let whole = self.numbering == Numbering::Repeated;
-            let (names, arguments) = match whole {
-                true => (vec![call.name.concat()], vec![call.arguments.concat()]),
-                false => (call.name.clone(), call.arguments.clone()),
+            let (names, arguments) = if whole {
+                (vec![call.name.concat()], vec![call.arguments.concat()])
+            } else {
+                (call.name.clone(), call.arguments.clone())
             };
             let mut sent = Vec::new();
             for (at, name) in names.iter().enumerate() {
@@ -123,12 +127,9 @@ impl Sent {
                 sent.push(json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}}));
             }
             for piece in &arguments {
-                let function = match self.repeats_names && names.len() == 1 {
-                    true => json!({"name": names[0], "arguments": piece}),
-                    false => json!({"arguments": piece}),
-                };
-                let mut value = json!({"function": function});
+                let mut value = json!({"function": {"arguments": piece}});
                 if self.repeats_names && names.len() == 1 {
+                    value["function"]["name"] = json!(names[0]);
                     value["id"] = json!(call.id);
                 }
                 sent.push(value);
@@ -184,16 +185,16 @@ impl Sent {
         let end = self.line_end;
         for (number, event) in events.iter().enumerate() {
             if self.noise && number % 2 == 0 {
-                stream.push_str(&format!(": keep-alive{end}{end}event: message{end}id: {number}{end}retry: 10{end}"));
+                write!(stream, ": keep-alive{end}{end}event: message{end}id: {number}{end}retry: 10{end}").unwrap();
             }
             let mut text = event.to_string();
             if self.escapes {
                 text = ascii(&text);
             }
-            stream.push_str(&format!("data: {text}{end}{end}"));
+            write!(stream, "data: {text}{end}{end}").unwrap();
         }
         if self.done {
-            stream.push_str(&format!("data: [DONE]{end}{end}"));
+            write!(stream, "data: [DONE]{end}{end}").unwrap();
         }
         stream.into_bytes()
     }
@@ -208,7 +209,7 @@ fn ascii(json: &str) -> String {
         } else {
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
-                text.push_str(&format!("\\u{unit:04x}"));
+                write!(text, "\\u{unit:04x}").unwrap();
             }
         }
     }
@@ -230,10 +231,8 @@ fn call(number: usize) -> impl Strategy<Value = SentCall> {
         cuts.sort_unstable();
         cuts.dedup();
         let arguments = cuts.windows(2).map(|pair| arguments[pair[0]..pair[1]].iter().collect()).collect();
-        let name = match in_pieces {
-            true => vec!["get_".to_owned(), format!("weather_{number}")],
-            false => vec!["search".to_owned()],
-        };
+        let name =
+            if in_pieces { vec!["get_".to_owned(), format!("weather_{number}")] } else { vec!["search".to_owned()] };
         SentCall { id: format!("call_{number}"), name, arguments }
     })
 }
