@@ -12,6 +12,7 @@ import pytest
 
 import runvil
 from runvil import _native, compactors
+from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
     from pathlib import Path
