@@ -412,19 +412,20 @@ fn a_round_on_a_long_history_costs_what_it_adds() {
 /// What the world does with a request.
 #[derive(Debug, Clone)]
 enum Answered {
-    Reply(Reply),
+    Reply(Box<Reply>),
     /// The provider says that it is too large; the compactor then drops so many records from the end.
     Overflow(usize),
     Failure,
 }
 
 fn any_answer() -> impl Strategy<Value = Answered> {
+    let reply = |reply| Answered::Reply(Box::new(reply));
     prop_oneof![
         4 => prop::collection::vec(prop::sample::select(vec!["a", "b", "local", "rogue"]), 1..5)
-            .prop_map(|names| Answered::Reply(calls(&names))),
-        1 => Just(Answered::Reply(text("done"))),
-        1 => Just(Answered::Reply(empty(Some("stop")))),
-        1 => Just(Answered::Reply(Reply { tool_calls: vec![call("", "a", "{}")], ..Reply::default() })),
+            .prop_map(move |names| reply(calls(&names))),
+        1 => Just(reply(text("done"))),
+        1 => Just(reply(empty(Some("stop")))),
+        1 => Just(reply(Reply { tool_calls: vec![call("", "a", "{}")], ..Reply::default() })),
         2 => (0..4_usize).prop_map(Answered::Overflow),
         1 => Just(Answered::Failure),
     ]

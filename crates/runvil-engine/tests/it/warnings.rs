@@ -32,7 +32,7 @@ fn roles_that_are_used_but_not_declared() {
 
 #[test]
 fn packs_and_tools_that_no_declared_pack_has() {
-    let source = r#"---
+    let source = r"---
 name: p
 description: d
 runvil: 0
@@ -59,7 +59,7 @@ tools.offer(path) tools.offer('weeb/' .. name) tools.offer_local('weeb/x')
 ```lua
 local tools = { offer = print } tools.offer('weeb/search') packs.offer('mail')
 ```
-"#;
+";
     let undeclared = "which the frontmatter does not declare; declare it under `uses:` (declared: \"web\", \"extra\")";
     assert_eq!(
         warnings_of(source),
