@@ -202,6 +202,12 @@ fn malformed_calls_fail_the_round() {
         (call("c", "\t", "{}"), "tool call 1 has a blank name"),
         (call("c", "a", "not json"), "tool call 1 has arguments that are not valid JSON"),
         (call("c", "a", ""), "tool call 1 has arguments that are not valid JSON"),
+        (call("c", "a", r#"{"n":98765432109876543210}"#), "tool call 1 has arguments with a number that is too large"),
+        (call("c", "a", r#"{"n":1e999}"#), "tool call 1 has arguments with a number that is too large"),
+        (
+            call("c", "a", &format!("{{\"a\":{}}}", "[".repeat(200))),
+            "tool call 1 has arguments that nest deeper than 128 levels",
+        ),
         (call("c", "a", "[]"), "tool call 1 has arguments that are not a JSON object"),
         (call("c", "a", "1"), "tool call 1 has arguments that are not a JSON object"),
         (call("c", "a", "null"), "tool call 1 has arguments that are not a JSON object"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use runvil_core::estimator::Estimator;
-use runvil_core::reply::{CallArguments, Reply, ReplyCall};
+use runvil_core::reply::{CallArguments, Reply, ReplyCall, Usage};
 use runvil_engine::effect::{Answer, Caller, Effect, EffectId, RenderedTool};
 use runvil_engine::outcome::{Ending, Outcome};
 use runvil_engine::params::{Pack, PackTool, Params};
@@ -298,4 +298,21 @@ fn a_dropped_call_keeps_the_later_ones_of_its_batch_from_being_issued() {
     run.resume(id, says("done"));
     let outcome = step(&mut run, &mut events).unwrap_err();
     assert_eq!(outcome.ending, Ending::Completed("cancelled10done".to_owned()));
+}
+
+#[test]
+fn tokens_of_a_reply_that_cannot_be_used_are_counted_too() {
+    for lua in ["pcall(models.loop)\nreturn 'x'", "pcall(models.infer, 'hi')\nreturn 'x'"] {
+        let (mut run, mut events) = (run(&format!("models.use('writer')\nmessages:user('go')\n{lua}")), Vec::new());
+        let (id, _) = step(&mut run, &mut events).unwrap().remove(0);
+        let Answer::Reply(mut reply) = asks(&["cut"], 0) else { panic!("no reply") };
+        reply.finish_reason = Some("length".to_owned());
+        reply.usage = Some(Usage { prompt_tokens: Some(5), completion_tokens: Some(7), ..Usage::default() });
+        run.resume(id, Answer::Reply(reply));
+        let outcome = step(&mut run, &mut events).unwrap_err();
+        assert_eq!(
+            (outcome.turns, outcome.usage.prompt_tokens, outcome.usage.completion_tokens),
+            (0, Some(5), Some(7))
+        );
+    }
 }
