@@ -152,7 +152,6 @@ fn a_tool_whose_schema_is_no_object_fails_the_round_and_fixes_nothing() {
 
 #[test]
 fn a_run_cancelled_inside_a_batch_ends_once_every_call_is_answered() {
-    // TUL-39, TUL-40
     let (mut run, calls, mut events) =
         batch(&format!("{OFFERS}pcall(models.loop)\nreturn 'caught'"), &["web_one", "web_two"]);
     run.cancel();
