@@ -93,6 +93,7 @@ impl Run {
         let section = entry.name.clone();
         let failure = match answer {
             Answer::Reply(reply) => {
+                self.count_usage(&reply);
                 let calls = match read_calls(&reply) {
                     Ok(calls) => calls,
                     Err(failure) => {

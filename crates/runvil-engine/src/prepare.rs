@@ -1,5 +1,7 @@
 //! What must hold before any Lua runs: the version, the packs and the roles' demands.
 
+use std::collections::BTreeSet;
+
 use runvil_document::{Dialect, Document};
 use runvil_lua::models::{CatalogModel, Models, Role, Thinking};
 use runvil_lua::packs::{PackTool, Packs};
@@ -68,9 +70,10 @@ pub(crate) fn bind(document: &Document, params: &Params) -> Result<Bound, Box<Ru
 fn bind_packs(document: &Document, params: &Params, gaps: &mut Vec<String>) -> Packs {
     let mut declared = Vec::new();
     let mut active: Vec<&Pack> = Vec::new();
+    let mut missing = BTreeSet::new();
     for entry in &document.frontmatter.uses {
         let supplied = params.packs.iter().find(|pack| pack.name == entry.pack);
-        if supplied.is_none() && !entry.optional {
+        if supplied.is_none() && !entry.optional && missing.insert(&entry.pack) {
             gaps.push(format!("missing required Pack: {}", entry.pack));
         }
         if declared.iter().any(|(name, _)| *name == entry.pack) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runvil_document::{Block, Document, LuaBlock, ParseKind, Problem, SectionId, Warning, parse};
 use runvil_lua::program::{Compiler, Program};
 
-use crate::role_uses;
+use crate::literal_names;
 
 /// A block of a section as it runs.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Prompt {
             return Err(problems);
         }
         let mut warnings = outcome.warnings;
-        warnings.extend(role_uses::undeclared(&document));
+        warnings.extend(literal_names::undeclared(&document));
         warnings.sort_by_key(|warning| warning.span.start);
         Ok(Self { document, steps, warnings })
     }
@@ -71,8 +71,8 @@ impl Prompt {
         &self.document
     }
 
-    /// What is allowed but probably not meant, in file order: what the parser warns of, and roles that the Lua names but
-    /// the frontmatter does not declare.
+    /// What is allowed but probably not meant, in file order: what the parser warns of, and roles, packs and tools
+    /// that the Lua names but the frontmatter does not declare.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -213,7 +213,14 @@ impl Run {
         self.recorder.failed_turn(section, origin, round);
     }
 
-    /// Counts a reply and reports it.
+    /// Adds what a reply reports to the run's sums: a malformed one has used its tokens, too.
+    pub(crate) fn count_usage(&mut self, reply: &Reply) {
+        if let Some(usage) = &reply.usage {
+            add_usage(&mut self.usage, usage);
+        }
+    }
+
+    /// Counts a reply as a turn and reports it.
     pub(crate) fn report_reply(
         &mut self,
         section: &str,
@@ -224,9 +231,6 @@ impl Run {
     ) {
         self.turns += 1;
         self.environment.turns.store(self.turns, Ordering::Relaxed);
-        if let Some(usage) = &reply.usage {
-            add_usage(&mut self.usage, usage);
-        }
         let body = self.debug_bodies.remove(&round);
         let about = RoundReport { section, origin, round, turn: self.turns };
         self.recorder.reply(about, reply, calls, body);

@@ -203,7 +203,10 @@ impl Run {
         let Some(entry) = self.chains[chain].entry.as_ref() else { return Next::Parked };
         let section = entry.name.clone();
         let read = match answer {
-            Answer::Reply(reply) => read_calls(&reply).map(|calls| (reply, calls)),
+            Answer::Reply(reply) => {
+                self.count_usage(&reply);
+                read_calls(&reply).map(|calls| (reply, calls))
+            }
             Answer::ModelFailure(failure) => Err(failure),
             _ => return self.loop_failed(chain, Failure::Cancelled),
         };

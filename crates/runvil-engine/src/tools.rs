@@ -149,6 +149,9 @@ impl Run {
         };
         let outcome = CallOutcome::Succeeded { content: text.clone(), trusted: true };
         self.report_call(chain, index, CallReport { call_id, tool, outcome });
+        if self.decided() {
+            return Next::Parked;
+        }
         self.drive(chain, |looping, list, _| looping.machine.call_answered(list, index, CallAnswer::Text(text)))
     }
 

@@ -151,9 +151,14 @@ pub(crate) fn failure_of(error: &mlua::Error) -> Failure {
             None => Failure::Lua(inner.to_string()),
         },
         mlua::Error::MemoryError(_) => Failure::Memory,
-        mlua::Error::RuntimeError(text) => Failure::Lua(text.clone()),
+        mlua::Error::RuntimeError(text) => Failure::Lua(without_traceback(text).to_owned()),
         other => Failure::Lua(other.to_string()),
     }
+}
+
+/// An error that Lua raised inside a Rust function, without the traceback that mlua adds: it shows frames of the prelude.
+fn without_traceback(text: &str) -> &str {
+    text.split_once("\nstack traceback:\n").map_or(text, |(message, _)| message)
 }
 
 /// A failure as the error of a Rust function.

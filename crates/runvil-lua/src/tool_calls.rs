@@ -230,8 +230,6 @@ pub(crate) fn begin_call(lua: &Lua, section: &Section, arguments: &MultiValue) -
         _ => None,
     };
     if let Some(handler) = handler {
-        count(section, &path)?;
-        section.scope().handlers += 1;
         let turn = section.environment.turns.load(Ordering::Relaxed);
         let values = [
             Value::Function(handler),
@@ -239,6 +237,9 @@ pub(crate) fn begin_call(lua: &Lua, section: &Section, arguments: &MultiValue) -
             Value::String(lua.create_string(&path)?),
             Value::Integer(i64::try_from(turn).unwrap_or(i64::MAX)),
         ];
+        count(section, &path)?;
+        // Last, as nothing ends a handler that never began.
+        section.scope().handlers += 1;
         return Ok(MultiValue::from_iter(values));
     }
     if section.environment.packs.find(&path).is_none() {

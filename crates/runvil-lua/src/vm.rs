@@ -218,11 +218,14 @@ impl SectionVm {
     }
 
     fn turn(&mut self, result: mlua::Result<MultiValue>) -> Turn {
-        if self.section.is_cancelled() {
-            // The hook may have stopped the block anywhere.
-            return self.ended(result);
-        }
         let waits = self.thread.as_ref().is_some_and(|thread| thread.status() == ThreadStatus::Resumable);
+        if self.section.is_cancelled() {
+            // The hook may have stopped the block anywhere. A handler that has returned still has a result.
+            return match self.section.take_request() {
+                Some(request @ Request::Handled { .. }) if waits => Turn::Waiting(request),
+                _ => self.ended(result),
+            };
+        }
         if result.is_ok() && waits {
             return match self.section.take_request() {
                 Some(request) => {

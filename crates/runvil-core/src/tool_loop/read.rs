@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::failure::{FailureKind, ModelFailure};
-use crate::json::parse::parse;
+use crate::json::TOO_DEEP;
+use crate::json::parse::{Fault, parse};
 use crate::reply::{CallArguments, Reply, ReplyCall};
 
 /// One tool call of a reply, checked: id and name are not blank, the id is unique in its round.
@@ -74,12 +75,21 @@ fn read<T>(
 fn decode(call: &ReplyCall) -> Result<Map<String, Value>, &'static str> {
     let value = match &call.arguments {
         CallArguments::Absent => return Err("has no arguments"),
-        CallArguments::Text(text) => parse(text).map_err(|_| "has arguments that are not valid JSON")?,
+        CallArguments::Text(text) => parse(text).map_err(|fault| refusal(&fault))?,
         CallArguments::Value(value) => value.clone(),
     };
     match value {
         Value::Object(arguments) => Ok(arguments),
         _ => Err("has arguments that are not a JSON object"),
+    }
+}
+
+/// JSON that only a limit of ours refuses is not called invalid.
+fn refusal(fault: &Fault) -> &'static str {
+    match fault.reason {
+        TOO_DEEP => "has arguments that nest deeper than 128 levels",
+        _ if fault.limit => "has arguments with a number that is too large",
+        _ => "has arguments that are not valid JSON",
     }
 }
 

@@ -7,7 +7,6 @@ use runvil_core::list::MessageList;
 use runvil_core::precheck::{ContextOverflow, OverflowReason};
 use runvil_core::record::Record;
 use runvil_core::reply::{CallArguments, Reply, ReplyCall};
-use runvil_core::role::Role;
 use runvil_core::tool_loop::{
     CallAnswer, Dispatch, LoopError, RoundModel, Step, ToolLoop, read_calls, read_calls_leniently,
 };
@@ -205,6 +204,12 @@ fn malformed_calls_fail_the_round() {
         (call("c", "\t", "{}"), "tool call 1 has a blank name"),
         (call("c", "a", "not json"), "tool call 1 has arguments that are not valid JSON"),
         (call("c", "a", ""), "tool call 1 has arguments that are not valid JSON"),
+        (call("c", "a", r#"{"n":98765432109876543210}"#), "tool call 1 has arguments with a number that is too large"),
+        (call("c", "a", r#"{"n":1e999}"#), "tool call 1 has arguments with a number that is too large"),
+        (
+            call("c", "a", &format!("{{\"a\":{}}}", "[".repeat(200))),
+            "tool call 1 has arguments that nest deeper than 128 levels",
+        ),
         (call("c", "a", "[]"), "tool call 1 has arguments that are not a JSON object"),
         (call("c", "a", "1"), "tool call 1 has arguments that are not a JSON object"),
         (call("c", "a", "null"), "tool call 1 has arguments that are not a JSON object"),
@@ -312,6 +317,50 @@ fn a_retry_that_overflows_brings_the_records_back() {
 }
 
 #[test]
+fn a_retry_that_fails_otherwise_keeps_what_the_compactor_left() {
+    let replies = [
+        Err(ModelFailure::new(FailureKind::ServerError)),
+        Ok(empty(Some("stop"))),
+        Ok(Reply { tool_calls: vec![call("", "a", "{}")], ..Reply::default() }),
+        Ok(calls(&["rogue"])),
+    ];
+    for answer in replies {
+        let mut bench = Bench::new(24);
+        bench.list.append(Record::user(&"x".repeat(400))).unwrap();
+        let before = bench.list.snapshot();
+        bench.overflow();
+        bench.list.replace(2, 2, Vec::new()).unwrap();
+        bench.machine.compacted(&mut bench.list, before);
+        bench.send();
+        let step = match answer {
+            Ok(reply) => bench.reply(&reply),
+            Err(failure) => bench.machine.request_failed(&mut bench.list, failure),
+        };
+        failed(step);
+        assert_eq!(bench.contents(), ["go"]);
+    }
+}
+
+#[test]
+fn a_later_round_has_a_compaction_of_its_own() {
+    let mut bench = Bench::new(24);
+    for id in ["1", "2"] {
+        let last = bench.list.len() + 1;
+        bench.list.append(Record::user(&"x".repeat(400))).unwrap();
+        let before = bench.list.snapshot();
+        assert!(matches!(bench.overflow(), Step::Compact(OverflowReason::Provider)));
+        bench.list.replace(last, last, Vec::new()).unwrap();
+        assert!(matches!(bench.machine.compacted(&mut bench.list, before), Step::Round));
+        let reply = Reply { tool_calls: vec![call(id, "a", "{}")], ..Reply::default() };
+        issued(bench.round(&reply));
+        assert!(!bench.machine.is_retry());
+        assert!(matches!(bench.answer(0, "r"), Step::Round));
+    }
+    assert!(matches!(bench.round(&empty(Some("stop"))), Step::Finished));
+    assert_eq!((bench.machine.rounds(), bench.machine.answered()), (3, 2));
+}
+
+#[test]
 fn structure_is_judged_before_size() {
     let mut bench = Bench::new(24);
     let before = bench.list.snapshot();
@@ -365,53 +414,110 @@ fn a_round_on_a_long_history_costs_what_it_adds() {
     assert_eq!(work(4000), work(2000));
 }
 
-/// A script: replies by name, and whether an answer is dropped.
-fn any_reply() -> impl Strategy<Value = Reply> {
+/// What the world does with a request.
+#[derive(Debug, Clone)]
+enum Answered {
+    Reply(Box<Reply>),
+    /// The provider says that it is too large; the compactor then drops so many records from the end.
+    Overflow(usize),
+    Failure,
+}
+
+fn any_answer() -> impl Strategy<Value = Answered> {
+    let reply = |reply| Answered::Reply(Box::new(reply));
     prop_oneof![
-        3 => prop::collection::vec(prop::sample::select(vec!["a", "b", "local", "rogue"]), 1..5)
-            .prop_map(|names| calls(&names)),
-        1 => Just(text("done")),
-        1 => Just(empty(Some("stop"))),
-        1 => Just(Reply { tool_calls: vec![call("", "a", "{}")], ..Reply::default() }),
+        4 => prop::collection::vec(prop::sample::select(vec!["a", "b", "local", "rogue"]), 1..5)
+            .prop_map(move |names| reply(calls(&names))),
+        1 => Just(reply(text("done"))),
+        1 => Just(reply(empty(Some("stop")))),
+        1 => Just(reply(Reply { tool_calls: vec![call("", "a", "{}")], ..Reply::default() })),
+        2 => (0..4_usize).prop_map(Answered::Overflow),
+        1 => Just(Answered::Failure),
     ]
 }
 
+/// Answers the calls that are out, in an order; the second call of a batch may be given up.
+fn answer_all(bench: &mut Bench, mut step: Step, drops: bool, mut order: u64) -> Step {
+    let before = bench.contents();
+    while let Step::Calls(mut open) = step {
+        step = Step::Wait;
+        while !open.is_empty() {
+            assert!(matches!(step, Step::Wait));
+            assert_eq!(bench.contents(), before, "nothing lands before the last answer");
+            let at = usize::try_from(order % open.len() as u64).unwrap();
+            order = order.rotate_right(3);
+            let index = open.remove(at);
+            let dropped = drops && index == 1;
+            let answer = if dropped { CallAnswer::Dropped } else { CallAnswer::Text(index.to_string()) };
+            step = bench.machine.call_answered(&mut bench.list, index, answer);
+        }
+    }
+    step
+}
+
 proptest! {
-    /// Whatever a model asks for, and whatever becomes of the calls, the list holds whole batches only.
+    /// Whatever a model asks for, whatever becomes of the calls and whatever a compactor leaves: the list holds whole
+    /// batches only, results stand in the order of their calls, and a loop that fails has added nothing since its last
+    /// whole round.
     #[test]
     fn the_list_never_holds_half_a_batch(
-        script in prop::collection::vec((any_reply(), any::<bool>(), any::<u64>()), 1..6),
+        script in prop::collection::vec((any_answer(), any::<bool>(), any::<u64>()), 1..10),
     ) {
         let mut bench = Bench::new(4);
-        for (number, (mut reply, drops, order)) in script.into_iter().enumerate() {
-            for call in &mut reply.tool_calls {
-                if !call.id.is_empty() {
-                    call.id = format!("{number}.{}", call.id);
+        let mut uncompacted = Vec::new();
+        for (number, (answered, drops, order)) in script.into_iter().enumerate() {
+            let before = bench.contents();
+            let is_sent = matches!(bench.send(), Step::Send { .. });
+            prop_assert!(is_sent);
+            let (retried, answered_before) = (bench.machine.is_retry(), bench.machine.answered());
+            let step = match answered {
+                Answered::Reply(mut reply) => {
+                    for call in &mut reply.tool_calls {
+                        if !call.id.is_empty() {
+                            call.id = format!("{number}.{}", call.id);
+                        }
+                    }
+                    let step = bench.reply(&reply);
+                    answer_all(&mut bench, step, drops, order)
                 }
-            }
-            let before = bench.list.len();
-            let mut step = bench.round(&reply);
-            while let Step::Calls(mut open) = step {
-                prop_assert_eq!(bench.list.len(), before);
-                step = Step::Wait;
-                let mut order = order;
-                while !open.is_empty() {
-                    let index = open.remove(usize::try_from(order % open.len() as u64).unwrap());
-                    order = order.rotate_right(3);
-                    let dropped = drops && index == 1;
-                    let answer = if dropped { CallAnswer::Dropped } else { CallAnswer::Text(index.to_string()) };
-                    step = bench.machine.call_answered(&mut bench.list, index, answer);
+                Answered::Failure => {
+                    bench.machine.request_failed(&mut bench.list, ModelFailure::new(FailureKind::Transport))
                 }
-            }
+                Answered::Overflow(dropped) => {
+                    let snapshot = bench.list.snapshot();
+                    let failure = classify(Some(400), "prompt is too long");
+                    match bench.machine.request_failed(&mut bench.list, failure) {
+                        Step::Compact(_) => {
+                            prop_assert!(!retried);
+                            uncompacted.clone_from(&before);
+                            let last = bench.list.len();
+                            let first = last + 1 - dropped.min(last - 1);
+                            bench.list.replace(first, last, Vec::new()).unwrap();
+                            let step = bench.machine.compacted(&mut bench.list, snapshot);
+                            if matches!(step, Step::Failed(_)) {
+                                prop_assert_eq!(&bench.contents(), &before);
+                            }
+                            step
+                        }
+                        step => {
+                            prop_assert!(retried);
+                            prop_assert_eq!(&bench.contents(), &uncompacted);
+                            step
+                        }
+                    }
+                }
+            };
             prop_assert!(bench.list.check().is_ok());
-            let results: Vec<String> = bench
-                .list
-                .iter_from(before)
-                .filter(|record| record.role() == Role::Tool)
-                .map(|record| record.content_text().unwrap_or_default().into_owned())
-                .collect();
-            let expected: Vec<String> = (0..results.len()).map(|index| index.to_string()).collect();
-            prop_assert_eq!(results, expected);
+            prop_assert!(bench.machine.rounds() <= 4);
+            let contents = bench.contents();
+            if bench.machine.answered() > answered_before {
+                // The batch: an assistant record, then its results.
+                let results: Vec<String> = (0..contents.len() - before.len() - 1).map(|index| index.to_string()).collect();
+                prop_assert_eq!(&contents[before.len()], "");
+                prop_assert_eq!(&contents[before.len() + 1..], &results[..]);
+            } else if matches!(step, Step::Failed(_)) && !retried {
+                prop_assert_eq!(contents, before);
+            }
             if !matches!(step, Step::Round) {
                 break;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use runvil_core::estimator::Estimator;
-use runvil_core::reply::{CallArguments, Reply, ReplyCall};
+use runvil_core::reply::{CallArguments, Reply, ReplyCall, Usage};
 use runvil_engine::effect::{Answer, Caller, Effect, EffectId, RenderedTool};
 use runvil_engine::outcome::{Ending, Outcome};
 use runvil_engine::params::{Pack, PackTool, Params};
@@ -152,7 +152,6 @@ fn a_tool_whose_schema_is_no_object_fails_the_round_and_fixes_nothing() {
 
 #[test]
 fn a_run_cancelled_inside_a_batch_ends_once_every_call_is_answered() {
-    // TUL-39, TUL-40
     let (mut run, calls, mut events) =
         batch(&format!("{OFFERS}pcall(models.loop)\nreturn 'caught'"), &["web_one", "web_two"]);
     run.cancel();
@@ -227,4 +226,92 @@ fn structured_output_reaches_a_script_decoded() {
     };
     let text = "typed0|tool:tool call failure: structured tool \"web/wrapped\" returned invalid JSON";
     assert_eq!(outcome.ending, Ending::Completed(text.to_owned()));
+}
+
+#[test]
+fn packs_that_exclude_each_other_are_reported_once_a_pair_after_the_missing_ones() {
+    let source = "---\nname: p\ndescription: d\nrunvil: 0\nuses: [web, mail, gone, news]\n---\n\n# P\n\n## Only\n\n```lua\nreturn \
+                  'ran'\n```\n";
+    let pack = |name: &str, conflicts: &[&str]| Pack {
+        name: name.to_owned(),
+        conflicts: conflicts.iter().map(|name| (*name).to_owned()).collect(),
+        ..Pack::default()
+    };
+    // Either side may say so; a pack that the prompt does not use excludes nothing.
+    let packs = vec![
+        pack("news", &["web", "other"]),
+        pack("mail", &[]),
+        pack("web", &["news", "web"]),
+        pack("other", &["mail"]),
+    ];
+    let mut run = Run::new(Arc::new(Prompt::parse(source.as_bytes()).unwrap()), Params { packs, ..Params::default() });
+    let Ending::Failed(error) = step(&mut run, &mut Vec::new()).unwrap_err().ending else { panic!("did not fail") };
+    assert_eq!(
+        (error.kind.as_str(), error.message.as_str()),
+        (
+            "RequirementsUnmet",
+            "the environment cannot satisfy this prompt:\n- missing required Pack: gone\n- conflicting Packs: web and news \
+             cannot be activated together; declare one or the other"
+        )
+    );
+}
+
+#[test]
+fn a_tool_whose_schema_is_no_object_fails_the_run_as_kind_binding() {
+    let (mut run, mut events) = (run(&format!("{OFFERS}models.loop()")), Vec::new());
+    let (id, _) = step(&mut run, &mut events).unwrap().remove(0);
+    run.resume(id, Answer::RenderFailure { path: "web/two".to_owned() });
+    let Ending::Failed(error) = step(&mut run, &mut events).unwrap_err().ending else { panic!("did not fail") };
+    let message = "model-facing schema build failure for tool \"web/two\"";
+    assert_eq!((error.kind.as_str(), error.message.lines().next()), ("Binding", Some(message)));
+}
+
+#[test]
+fn a_run_cancelled_while_a_handler_waits_goes_on_with_nothing() {
+    // TUL-39: neither the handler nor the code around the loop can catch it.
+    let lua = format!(
+        "models.use('writer')\ntools.offer_local('mine', 'd', {{}}, function() pcall(tools.call, 'web/one') log('on') \
+         error('mine', 0) end)\n{OFFERS}pcall(models.loop)\nreturn 'caught'"
+    );
+    let (mut run, calls, mut events) = batch(&lua, &["mine", "web_two"]);
+    assert_eq!(calls.len(), 1);
+    run.cancel();
+    run.resume(calls[0].0, Answer::Dropped);
+    assert_eq!(step(&mut run, &mut events).unwrap_err().ending, Ending::Cancelled);
+    assert!(!events.iter().any(|event| event["kind"] == "lua"), "{events:?}");
+}
+
+#[test]
+fn a_dropped_call_keeps_the_later_ones_of_its_batch_from_being_issued() {
+    // TUL-28
+    let lua = format!(
+        "models.use('writer')\nlocal runs = 0\ntools.offer_local('mine', 'd', {{}}, function() runs = runs + 1 end)\n\
+         {OFFERS}local ok, err = pcall(models.loop)\nlocal first = err.kind .. #messages .. runs\nmodels.loop()\nreturn \
+         first .. messages[2].content"
+    );
+    let (mut run, calls, mut events) = batch(&lua, &["web_one", "mine"]);
+    run.resume(calls[0].0, Answer::Dropped);
+    // The block caught it, and the next loop is an ordinary one.
+    let (id, effect) = step(&mut run, &mut events).unwrap().remove(0);
+    assert!(matches!(effect, Effect::Round(_)));
+    run.resume(id, says("done"));
+    let outcome = step(&mut run, &mut events).unwrap_err();
+    assert_eq!(outcome.ending, Ending::Completed("cancelled10done".to_owned()));
+}
+
+#[test]
+fn tokens_of_a_reply_that_cannot_be_used_are_counted_too() {
+    for lua in ["pcall(models.loop)\nreturn 'x'", "pcall(models.infer, 'hi')\nreturn 'x'"] {
+        let (mut run, mut events) = (run(&format!("models.use('writer')\nmessages:user('go')\n{lua}")), Vec::new());
+        let (id, _) = step(&mut run, &mut events).unwrap().remove(0);
+        let Answer::Reply(mut reply) = asks(&["cut"], 0) else { panic!("no reply") };
+        reply.finish_reason = Some("length".to_owned());
+        reply.usage = Some(Usage { prompt_tokens: Some(5), completion_tokens: Some(7), ..Usage::default() });
+        run.resume(id, Answer::Reply(reply));
+        let outcome = step(&mut run, &mut events).unwrap_err();
+        assert_eq!(
+            (outcome.turns, outcome.usage.prompt_tokens, outcome.usage.completion_tokens),
+            (0, Some(5), Some(7))
+        );
+    }
 }

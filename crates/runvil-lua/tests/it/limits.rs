@@ -185,3 +185,10 @@ fn lengths_that_lie() {
     }
     assert_eq!(run("return #string.rep('', 1 << 53) + #string.rep('', 1 << 53, '')"), "0");
 }
+
+#[test]
+fn a_tool_that_calls_itself_without_end_fails_without_frames_of_the_prelude() {
+    let text = run("tools.offer_local('t', 'd', {}, function() return tools.call('t') end) return tools.call('t')");
+    assert!(text.starts_with("<failed lua: ") && text.contains("stack overflow"), "{text}");
+    assert!(!text.contains("in upvalue"), "{text}");
+}

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use runvil_lua::budget::Budget;
+use runvil_lua::failure::Failure;
 use runvil_lua::program::Compiler;
 use runvil_lua::request::{Answer, Request};
 use runvil_lua::section::{CancelFlag, Environment};
 use runvil_lua::tools::Report;
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::support::{MEMORY, environment, params, run};
 
@@ -108,4 +109,37 @@ fn an_answer_reaches_the_call_that_waits_for_it() {
         let Turn::Ended(BlockEnd::Returned(Some(text))) = turn else { panic!("{turn:?}") };
         assert_eq!(text, format!("yes{padding}"));
     }
+}
+
+#[test]
+fn a_handler_that_returns_while_the_run_is_cancelled_still_gives_its_result() {
+    // TUL-40
+    let mut results = 0;
+    for padding in 0..100 {
+        let cancel = CancelFlag::default();
+        let environment: Arc<Environment> = environment(MEMORY, cancel.clone());
+        let budget = environment.budget.clone();
+        let mut vm = SectionVm::new(environment, params(json!({}))).unwrap();
+        let source = format!(
+            "tools.offer_local('t', 'd', {{}}, function() local n = 0 {} return n end) pcall(models.loop) return 'caught'",
+            "n = n + 1 ".repeat(padding)
+        );
+        let program = Compiler::new().compile(&source, "section `Only` prologue", 11).unwrap();
+        assert!(matches!(vm.start(&program, ""), Turn::Waiting(Request::Loop { .. })));
+        budget.limit(1);
+        let turn = vm.resume(Answer::Handle { name: "t".to_owned(), arguments: Map::new() });
+        if !matches!(turn, Turn::Paused) {
+            continue;
+        }
+        cancel.cancel();
+        match vm.go_on() {
+            Turn::Waiting(Request::Handled { text }) => {
+                assert_eq!(text, padding.to_string());
+                results += 1;
+            }
+            Turn::Ended(BlockEnd::Failed(failure)) => assert_eq!(failure.failure, Failure::Cancelled),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(results > 0);
 }

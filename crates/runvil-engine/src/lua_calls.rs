@@ -1,92 +1,66 @@
-//! Roles that a prompt's Lua names as string literals, and those of them that the frontmatter does not declare.
+//! Calls in Lua source whose first argument is a string literal.
 
-use runvil_document::{Document, LuaBlock, NAME_GRAMMAR, Warning, is_name};
-use runvil_lua::failure::quoted;
-
-/// The functions of `models` whose first argument names a role.
-const FUNCTIONS: [&str; 3] = ["use", "default", "get"];
-
-/// One warning for each literal name of an undeclared role, in file order.
-///
-/// A block that assigns to `models` or declares a local of that name is left alone.
-pub(crate) fn undeclared(document: &Document) -> Vec<Warning> {
-    let declared: Vec<&str> = document.frontmatter.models.iter().map(|role| role.label.as_str()).collect();
-    let mut warnings: Vec<Warning> = document
-        .lua_blocks()
-        .flat_map(|block| uses(&block.source).into_iter().map(move |found| (block, found)))
-        .filter(|(_, found)| !declared.contains(&found.name))
-        .map(|(block, found)| warning(document, block, &found, &declared))
-        .collect();
-    warnings.sort_by_key(|warning| warning.span.start);
-    warnings
+/// A call such as `models.use('writer')`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LiteralCall<'a> {
+    /// The function's name in its global table.
+    pub(crate) function: &'a str,
+    /// The text of the literal.
+    pub(crate) text: &'a str,
+    /// The byte in the source where the literal starts, quote included.
+    pub(crate) start: usize,
+    /// The byte after it.
+    pub(crate) end: usize,
 }
 
-fn warning(document: &Document, block: &LuaBlock, found: &Use<'_>, declared: &[&str]) -> Warning {
-    let before = &block.source[..found.start];
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let Use { function, name, .. } = *found;
-    let message = if is_name(name) {
-        let declared: Vec<String> = declared.iter().map(|label| quoted(label)).collect();
-        let known = if declared.is_empty() { "none".to_owned() } else { declared.join(", ") };
-        format!(
-            "models.{function} names the model role {}, which the frontmatter does not declare; declare it under \
-             `models:` (declared: {known})",
-            quoted(name)
-        )
-    } else if function == "get" {
-        format!("models.get names {}, which is no label of a model role and can only be a raw model id", quoted(name))
-    } else {
-        format!("models.{function} names {}, which is no label of a model role: expected {NAME_GRAMMAR}", quoted(name))
-    };
-    let start = block.span.start + found.start;
-    Warning {
-        message,
-        line: block.line + before.matches('\n').count(),
-        column: document.source[block.span.start + line_start..start].chars().count() + 1,
-        span: start..block.span.start + found.end,
+/// A Lua source that compiles, cut into tokens.
+pub(crate) struct LuaSource<'a> {
+    tokens: Vec<Token<'a>>,
+}
+
+impl<'a> LuaSource<'a> {
+    pub(crate) fn new(source: &'a str) -> Self {
+        Self { tokens: tokens(source) }
     }
-}
 
-/// A call such as `models.use('writer')` whose first argument is a string literal.
-#[derive(Debug, PartialEq, Eq)]
-struct Use<'a> {
-    function: &'a str,
-    name: &'a str,
-    /// The bytes of the literal in the source, quotes included.
-    start: usize,
-    end: usize,
-}
-
-fn uses(source: &str) -> Vec<Use<'_>> {
-    let tokens = tokens(source);
-    let kinds: Vec<Kind<'_>> = tokens.iter().map(|token| token.kind).collect();
-    let rebinds = kinds.windows(2).enumerate().any(|(at, pair)| match pair {
-        [Kind::Name("local" | "function"), Kind::Name("models")] => true,
-        [Kind::Name("models"), Kind::Symbol('=')] => {
-            !matches!(at.checked_sub(1).map(|at| kinds[at]), Some(Kind::Symbol('.')))
+    /// The calls of these functions of a global table whose first argument is a literal, in order. There are none where
+    /// the source assigns to the table or declares a local of its name.
+    pub(crate) fn calls(&self, table: &str, functions: &[&str]) -> Vec<LiteralCall<'a>> {
+        let tokens = &self.tokens;
+        let before = |at: usize| at.checked_sub(1).map(|at| tokens[at].kind);
+        let rebinds = tokens.windows(2).enumerate().any(|(at, pair)| match (pair[0].kind, pair[1].kind) {
+            (Kind::Name("local" | "function"), Kind::Name(name)) => name == table,
+            (Kind::Name(name), Kind::Symbol('=')) => name == table && before(at) != Some(Kind::Symbol('.')),
+            _ => false,
+        });
+        if rebinds {
+            return Vec::new();
         }
-        _ => false,
-    });
-    if rebinds {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    for at in 0..tokens.len() {
-        let is_global = !matches!(at.checked_sub(1).map(|at| kinds[at]), Some(Kind::Symbol('.' | ':')));
-        let [Kind::Name("models"), Kind::Symbol('.'), Kind::Name(function), rest @ ..] = &kinds[at..] else { continue };
-        let literal = match rest {
-            [Kind::Text(name), ..] => Some((at + 3, *name)),
-            [Kind::Symbol('('), Kind::Text(name), Kind::Symbol(')' | ','), ..] => Some((at + 4, *name)),
-            _ => None,
-        };
-        if let Some((token, name)) = literal
-            && is_global
-            && FUNCTIONS.contains(function)
-        {
-            found.push(Use { function, name, start: tokens[token].start, end: tokens[token].end });
+        let kind = |at: usize| tokens.get(at).map(|token| token.kind);
+        let mut found = Vec::new();
+        for at in 0..tokens.len() {
+            let (Some(Kind::Name(name)), Some(Kind::Symbol('.')), Some(Kind::Name(function))) =
+                (kind(at), kind(at + 1), kind(at + 2))
+            else {
+                continue;
+            };
+            let is_global = !matches!(before(at), Some(Kind::Symbol('.' | ':')));
+            if !is_global || name != table || !functions.contains(&function) {
+                continue;
+            }
+            let literal = match (kind(at + 3), kind(at + 4), kind(at + 5)) {
+                (Some(Kind::Text(text)), ..) => Some((at + 3, text)),
+                (Some(Kind::Symbol('(')), Some(Kind::Text(text)), Some(Kind::Symbol(')' | ','))) => {
+                    Some((at + 4, text))
+                }
+                _ => None,
+            };
+            if let Some((token, text)) = literal {
+                found.push(LiteralCall { function, text, start: tokens[token].start, end: tokens[token].end });
+            }
         }
+        found
     }
-    found
 }
 
 /// What a token is, as far as a call needs it.
@@ -184,7 +158,8 @@ mod tests {
     use super::*;
 
     fn names(source: &str) -> Vec<(&str, &str)> {
-        uses(source).into_iter().map(|found| (found.function, found.name)).collect()
+        let calls = LuaSource::new(source).calls("models", &["use", "default", "get"]);
+        calls.into_iter().map(|call| (call.function, call.text)).collect()
     }
 
     #[test]
@@ -199,6 +174,15 @@ mod tests {
         );
         assert_eq!(names("models.use('a', { temperature = 0 })"), [("use", "a")]);
         assert_eq!(names("models.use(--[[ who ]] 'a' -- now\n)"), [("use", "a")]);
+    }
+
+    #[test]
+    fn looks_at_one_table_alone() {
+        let source =
+            LuaSource::new("tools.offer('web/a') packs.offer('web') local tools2 = tools tools.offer_local('x')");
+        let texts = |table| source.calls(table, &["offer"]).iter().map(|call| call.text).collect::<Vec<_>>();
+        assert_eq!(texts("tools"), ["web/a"]);
+        assert_eq!(texts("packs"), ["web"]);
     }
 
     #[test]
