@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
+# What litellm reads when it is imported: no download, and as many connections as there are streams.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+os.environ.setdefault("AIOHTTP_CONNECTOR_LIMIT", "2000")
+os.environ.setdefault("AIOHTTP_CONNECTOR_LIMIT_PER_HOST", "2000")
 
 
 class Contestant(Protocol):
