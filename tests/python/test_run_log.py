@@ -165,3 +165,24 @@ def test_a_round_writes_what_it_adds(tmp_path: Path) -> None:
         return sum(len(json.dumps(line)) for line in lines)
 
     assert size(200) < 2.2 * size(100)
+
+
+def test_a_compaction_that_summarizes(tmp_path: Path) -> None:
+    # CPT-54: the summary's request holds the old turns once, the retried round the compacted records once.
+    lua = """
+messages:user('first'):assistant(string.rep('y', 20000)):user('now')
+models.loop()
+messages:user(string.rep('x', 20000))
+models.loop(function()
+  local old = {}
+  for at = 1, #messages - 1 do old[at] = messages[at].content end
+  local summary = models.infer('Summarize:\\n' .. table.concat(old, '\\n'))
+  messages:replace(1, #messages - 1, { role = 'user', content = summary }, { role = 'assistant', content = 'noted' })
+end)
+"""
+    first, summary, retried = chats(tmp_path, lua, {"text": "one"}, {"text": "short"}, {"text": "two"})
+    assert (first["from"], len(first["messages"])) == (1, 3)
+    prompt = "Summarize:\nfirst\n" + "y" * 20_000 + "\nnow\none"
+    assert (summary["origin"], [message["content"] for message in summary["messages"]]) == ("infer", [prompt])
+    contents = [message["content"] for message in retried["messages"]]
+    assert (retried["origin"], retried["from"], contents) == ("chat", 1, ["short", "noted", "x" * 20_000])
