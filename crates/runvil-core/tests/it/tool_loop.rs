@@ -486,7 +486,7 @@ proptest! {
                 }
                 Answered::Overflow(dropped) => {
                     let snapshot = bench.list.snapshot();
-                    let failure = classify(Some(400), "prompt is too long");
+                    let failure = ModelFailure::new(FailureKind::ContextOverflow);
                     match bench.machine.request_failed(&mut bench.list, failure) {
                         Step::Compact(_) => {
                             prop_assert!(!retried);
