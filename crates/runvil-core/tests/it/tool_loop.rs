@@ -348,7 +348,7 @@ fn a_later_round_has_a_compaction_of_its_own() {
         let last = bench.list.len() + 1;
         bench.list.append(Record::user(&"x".repeat(400))).unwrap();
         let before = bench.list.snapshot();
-        assert!(matches!(bench.overflow(), Step::Compact(OverflowReason::Provider)));
+        assert!(matches!(bench.overflow(), Step::Compact(_)));
         bench.list.replace(last, last, Vec::new()).unwrap();
         assert!(matches!(bench.machine.compacted(&mut bench.list, before), Step::Round));
         let reply = Reply { tool_calls: vec![call(id, "a", "{}")], ..Reply::default() };
@@ -485,7 +485,7 @@ proptest! {
                 }
                 Answered::Overflow(dropped) => {
                     let snapshot = bench.list.snapshot();
-                    let failure = classify(Some(400), "prompt is too long");
+                    let failure = ModelFailure::new(FailureKind::ContextOverflow);
                     match bench.machine.request_failed(&mut bench.list, failure) {
                         Step::Compact(_) => {
                             prop_assert!(!retried);
