@@ -25,12 +25,13 @@ def needs_activation(prompt: Prompt, packs: Sequence[Pack]) -> bool:
 async def activate(prompt: Prompt, packs: Sequence[Pack]) -> list[Pack]:
     """Activates the packs that the prompt uses, in its order; gives the packs without those that failed.
 
-    For the run a pack that failed is one that the application does not have.
+    A pack that the prompt names more than once is activated once, for its first entry. For the run a pack that failed is one
+    that the application does not have.
     """
     by_name = {pack.name: pack for pack in packs}
     failed = set()
     for name, optional, config in prompt.uses:
-        pack = by_name.get(name)
+        pack = by_name.pop(name, None)
         if pack is None or type(pack).activate is Pack.activate:
             continue
         try:

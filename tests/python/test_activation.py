@@ -53,6 +53,13 @@ async def test_a_pack_is_activated_with_its_configuration() -> None:
     assert (result.text, extra.configs, unused.configs) == ("looked", [{"level": 3}], [])
 
 
+async def test_a_pack_that_is_named_twice_is_activated_once() -> None:
+    extra = Extra()
+    uses = USES + "  - {pack: extra, config: {level: 4}}\n"
+    result = await runvil.run_async(prompt(uses=uses), models=model(), packs=[Pack("web", [look]), extra])
+    assert (result.text, extra.configs) == ("looked", [{"level": 3}])
+
+
 async def test_an_optional_pack_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "runvil")
     extra = Extra(error=RuntimeError("secret"))
