@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -10,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benches import agreement, conversations, measure, memory, report
+from benches import agreement, conversations, measure, memory, report, targets
 from benches.peers.all import NAMES, by_name
 from benches.results import Results
 from benches.work import WORKS, Prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from benches.contestant import Contestant
     from benches.measure import Timing
@@ -87,14 +88,20 @@ def measure_long_runs(results: Results, contestants: Sequence[Contestant]) -> No
     for length in LONG_RUNS:
         say(f"a run of {length:,} user records")
         conversation = conversations.long_run(length)
-        makers = {
+        makers: dict[str, Callable[[], Callable[[], Any] | None]] = {
             contestant.name: partial(merge.make, Prepared(contestant, conversation))
             for contestant in contestants
             if predicted.get(contestant.name, 0.0) <= LONGEST
         }
+        makers[targets.COPYING] = partial(_copying, conversation)
         timings = measure.interleaved(makers, runs=5, budget=2.0)
         results.times["long_run", length] = timings
         predicted = {name: timing.seconds * 16 for name, timing in timings.items()}
+
+
+def _copying(conversation: conversations.Conversation) -> Callable[[], bytes]:
+    texts = [json.dumps(record["content"]).encode() for record in conversation.records]
+    return partial(b"\n\n".join, texts)
 
 
 def measure_loops(results: Results, contestants: Sequence[Contestant], lengths: Sequence[int]) -> None:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 OURS, LENT = "runvil", "runvil, body lent"
 NAIVE, INCREMENTAL, ORJSON = "hand-written + orjson", "hand-written, incremental", "orjson alone"
+# What any merging does at least. Its time is not linear either: a longer run no longer fits the caches.
+COPYING = "copying the texts"
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,12 @@ def all_of(results: Results) -> list[Target]:
     at_most("P7", "peak while loading to memory kept", None if memory is None else memory.peak / memory.kept, 1.3)
     long_run = results.seconds_of("long_run", 16_000, OURS)
     at_most("P8", "milliseconds of merging a run of 16,000 user records", long_run and long_run * 1e3, 10)
+    ours, copying = (results.exponent("long_run", name, 1_000, 16_000) for name in (OURS, COPYING))
     at_most(
         "P8",
-        "exponent of merging a run from 1,000 to 16,000 records",
-        results.exponent("long_run", OURS, 1_000, 16_000),
-        1.15,
+        "exponent of merging a run from 1,000 to 16,000 records, above that of copying its texts",
+        ours - copying if ours and copying else None,
+        0.15,
     )
     snapshot = results.seconds_of("snapshot", size, OURS)
     at_most("P9", f"milliseconds of a snapshot of {size:,} records", snapshot and snapshot * 1e3, 1)
