@@ -137,7 +137,7 @@ def main() -> None:
     """Measures one kind of crowd."""
     kind, count = sys.argv[1], int(sys.argv[2])
     if kind == "documents":
-        plan._native = type("Timed", (), {"Run": TimedRun, "__version__": _native.__version__})  # type: ignore[attr-defined]
+        plan._native = type("Timed", (), {"Run": TimedRun, "__version__": _native.__version__})  # type: ignore[attr-defined, assignment]
     sys.stdout.write(json.dumps(asyncio.run(measure(kind, count))) + "\n")
 
 
