@@ -49,6 +49,9 @@ async def search(query: str) -> str:
     return f"results for {query}"
 
 
+PACK = runvil.Pack("web", [search])
+
+
 class Crowd(runvil.Broker):
     """Asks for a tool; holds every second request until all have come."""
 
@@ -100,7 +103,7 @@ def resident_bytes() -> int:
 
 async def documents(model: runvil.Model) -> None:
     """One run of the prompt."""
-    result = await runvil.run_async(PROMPT, models=model, packs=[runvil.Pack("web", [search])])
+    result = await runvil.run_async(PROMPT, models=model, packs=[PACK])
     assert result.text == "done"
 
 
