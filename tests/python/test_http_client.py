@@ -6,6 +6,7 @@ import asyncio
 import http.server
 import json
 import logging
+import os
 import ssl
 import subprocess
 import sys
@@ -185,6 +186,28 @@ def test_the_interpreter_ends_in_good_order_after_a_call(server: Server) -> None
     # A thread that is about to enter the interpreter when it ends would crash the process, though not every time.
     for _ in range(6):
         assert ask(server.base_url) == "one two three\n"
+
+
+FORK = """
+import os
+process = os.fork()
+if process:
+    status = os.waitpid(process, 0)[1]
+    print("the child ended with", os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_ends_in_good_order(server: Server) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ASK + FORK, server.base_url, "no", "stream"],
+        env=clean_environment(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=30,
+        check=True,
+    )
+    assert ended.stdout.endswith("the child ended with 0\n")
 
 
 class Whole(http.server.BaseHTTPRequestHandler):

@@ -100,3 +100,20 @@ async def test_a_key_that_the_proxy_does_not_know_is_refused(litellm: str) -> No
     # Without a database the proxy answers 400, not 401.
     assert str(caught.value) == "the model backend rejected the request (status 400)"
     assert "sk-wrong" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+async def test_an_error_inside_a_started_stream_is_a_failure(litellm: str) -> None:
+    pieces: list[str] = []
+    conversation = runvil.Conversation().user("hi")
+    with pytest.raises(runvil.LoopError) as caught:
+        await conversation.loop(
+            model(litellm, "upstream/break-off"), on_fragment=lambda fragment: pieces.append(fragment.text)
+        )
+    assert pieces == ["half of "]
+    assert len(conversation) == 1
+    cause = caught.value.__cause__
+    assert isinstance(cause, runvil.ModelError)
+    assert (cause.kind, cause.status) == ("ServerError", None)
+    assert cause.detail is not None
+    assert cause.detail.endswith("the text that had arrived: half of ")
+    assert "half" not in str(caught.value)

@@ -10,13 +10,18 @@ from typing import Any
 class Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
+    protocol_version = "HTTP/1.1"
+
     def do_POST(self) -> None:
         """Streams a reply in pieces."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name = body["model"]
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
+        if name == "break-off":  # more is announced than comes
+            self.send_header("Content-Length", "100000")
         self.end_headers()
-        name = body["model"]
+        self.close_connection = True
         if name == "tools" and body["messages"][-1]["role"] == "tool":
             results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
             self._deltas([{"content": "results: "}, {"content": ", ".join(results)}], "stop")

@@ -4,6 +4,7 @@
 //! middle of its code, which crashes the process. So threads that Python does not know ask here before they attach, and
 //! Python's `atexit` closes the door, once those inside have left, while the interpreter still works.
 
+use std::process;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -60,19 +61,24 @@ pub(crate) fn close_at_exit(py: Python<'_>) -> PyResult<()> {
         return Err(PyRuntimeError::new_err("a model cannot be called any more: the interpreter is shutting down"));
     }
     if REGISTERED.set(()).is_ok() {
-        py.import("atexit")?.call_method1("register", (Close,))?;
+        py.import("atexit")?.call_method1("register", (Close { process: process::id() },))?;
     }
     Ok(())
 }
 
 /// Closes the door; `atexit` calls it.
 #[pyclass(frozen)]
-struct Close;
+struct Close {
+    /// The process whose door it is. One that was forked from it has none of its threads, and cannot know who was inside.
+    process: u32,
+}
 
 #[pymethods]
 impl Close {
-    #[expect(clippy::unused_self, reason = "Python calls an object")]
     fn __call__(&self, py: Python<'_>) {
+        if self.process != process::id() {
+            return;
+        }
         // Those inside may be waiting for the interpreter.
         py.detach(|| {
             let mut state = DOOR.state();

@@ -2,8 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use runvil_client::{Bytes, Client};
+use runvil_client::{Bytes, Client, ClientOptions};
+
 use runvil_core::failure::FailureKind;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::server::{Act, PONG, Server, answer, chunk, complete, json, stream_head};
 
@@ -141,4 +145,28 @@ async fn an_answer_to_be_read_to_its_end_may_come_late() {
     // An answer whose end is the end of the connection.
     let server = Server::answering(&[answer(200, "", PONG)]).await;
     assert!(complete(&server.client()).await.0.is_ok());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_server_that_accepts_no_connection_is_given_up_soon() {
+    // A server whose queue is full lets further connections wait.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(connection) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+        queued.push(connection.unwrap());
+        assert!(queued.len() < 100, "the queue is never full");
+    }
+    let mut options = ClientOptions::new(format!("http://{address}/v1"));
+    options.connect_timeout = TINY;
+    options.retries = 0;
+    let start = Instant::now();
+    let failure = complete(&Client::new(options).unwrap()).await.0.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Timeout);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(ClientOptions::new("http://host").connect_timeout, Duration::from_secs(10));
+    assert_eq!(ClientOptions::new("http://host").timeout, Duration::from_mins(2));
 }
