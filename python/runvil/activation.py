@@ -25,8 +25,8 @@ def needs_activation(prompt: Prompt, packs: Sequence[Pack]) -> bool:
 async def activate(prompt: Prompt, packs: Sequence[Pack]) -> list[Pack]:
     """Activates the packs that the prompt uses, in its order; gives the packs without those that failed.
 
-    A pack that the prompt names more than once is activated once, for its first entry. For the run a pack that failed is one
-    that the application does not have.
+    A pack that the prompt names more than once is activated once, for its first entry. For the run a pack that failed
+    is one that the application does not have.
     """
     by_name = {pack.name: pack for pack in packs}
     failed = set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runvil import _native
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from runvil.packs import Pack
 
 _log = logging.getLogger("runvil")
+
+# How many of the latest exceptions are kept for the error of the run.
+CAUSES = 16
 
 
 class Effects:
@@ -62,7 +64,7 @@ class Effects:
         self._counters: dict[int, Counter] = {}
         self.retry_sinks: list[Callable[[Retry], object]] = [host.on_retry] if overrides(host, "on_retry") else []
         self._wants_fragments = overrides(host, "on_fragment")
-        self._causes: deque[tuple[str, BaseException]] = deque(maxlen=16)
+        self._causes: list[tuple[str, BaseException]] = []
 
     async def perform(self, effect: Effect) -> Answer:
         """Does the work of one effect and returns its answer."""
@@ -89,6 +91,9 @@ class Effects:
         """The latest exception that led to a run error's message."""
         return next((error for text, error in reversed(self._causes) if text in message), None)
 
+    def _caused(self, cause: tuple[str, BaseException]) -> None:
+        self._causes = [*self._causes[1 - CAUSES :], cause]
+
     async def _round(self, native: _native.RoundRequest) -> Answer:
         retries = Live(self._retried)
         request = Request(native, retries)
@@ -105,7 +110,7 @@ class Effects:
         if failure is not None and cause is not None:
             message = _native.failure_text(failure.kind, failure.status, failure.note)
             overflow = failure.kind == "ContextOverflow"
-            self._causes.append(("the provider rejected the request as exceeding" if overflow else message, cause))
+            self._caused(("the provider rejected the request as exceeding" if overflow else message, cause))
             _log.info("model request failed: %s", failure.kind)
         return answer
 
@@ -119,7 +124,7 @@ class Effects:
             tokens = await in_thread(counter.count, request.conversation, request.messages(), request.tools)
         except Exception as error:  # noqa: BLE001 - a tokenizer may raise anything; the caller finds it as the cause
             message = f"the estimator {estimator.name} raised {type(error).__name__}"
-            self._causes.append((message, error))
+            self._caused((message, error))
             return "count_failure", {"message": message}
         return "counted", {"tokens": tokens}
 
@@ -131,7 +136,7 @@ class Effects:
             try:
                 rendered.append(self._packs[pack].render(name))
             except Exception as error:  # noqa: BLE001 - a pack may raise anything; the caller finds it as the cause
-                self._causes.append((path, error))
+                self._caused((path, error))
                 return "render_failure", {"path": path}
         return "rendered", {"tools": rendered}
 
@@ -146,7 +151,7 @@ class Effects:
                 raise ToolError(f"no pack of this run has the tool {path}")
             return "tool_output", {"text": await call_tool(path, tool, arguments)}
         except ToolError as error:
-            self._causes.append((str(error), error.__cause__ or error))
+            self._caused((str(error), error.__cause__ or error))
             return "tool_failure", {"message": str(error)}
 
     async def _load_library(self, name: str) -> Answer:
@@ -168,7 +173,7 @@ class Effects:
             text = await call_user_code(self._host.user_input)
         except Exception as error:  # noqa: BLE001 - a hook may raise anything; the caller finds it as the cause
             message = f"the Host's user_input hook raised {type(error).__name__}"
-            self._causes.append((message, error))
+            self._caused((message, error))
             return "input_failure", {"message": message}
         return ("input_unavailable", None) if text is None else ("user_input", {"text": text})
 

@@ -53,7 +53,9 @@ class Harness:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[asyncio.Task[Answer], tuple[Effect, float]] = {}
         self._stopping: set[asyncio.Task[Answer]] = set()
-        self._answers: asyncio.Queue[tuple[Effect, Answer, float]] = asyncio.Queue()
+        self._answers: list[tuple[Effect, Answer, float]] = []
+        # What `drive` waits for. A queue of asyncio holds more memory than all else here, and one waits for each run.
+        self._arrival: asyncio.Future[None] | None = None
         self._busy = False
         self._cancelled = False
         self._failure: BaseException | None = None
@@ -102,17 +104,23 @@ class Harness:
 
     async def _resume_with_answers(self) -> None:
         """Waits for an answer and hands it over, along with all others that have arrived."""
-        effect, answer, seconds = await self._answers.get()
-        while True:
-            self._guarded(self._on_answer, effect, answer, seconds)
-            try:
-                self._run.resume(effect.id, answer)
-            except Exception as error:  # noqa: BLE001 - an answer the engine cannot take ends the run, not the driver
-                self._fail(error)
-                self._run.resume(effect.id, DROPPED)
-            if self._answers.empty():
-                return
-            effect, answer, seconds = self._answers.get_nowait()
+        while not self._answers:
+            self._arrival = self._loop.create_future()
+            await self._arrival
+        while self._answers:
+            answers, self._answers = self._answers, []
+            for effect, answer, seconds in answers:
+                self._guarded(self._on_answer, effect, answer, seconds)
+                try:
+                    self._run.resume(effect.id, answer)
+                except Exception as error:  # noqa: BLE001 - an answer the engine cannot take ends the run, not the driver
+                    self._fail(error)
+                    self._run.resume(effect.id, DROPPED)
+
+    def _put(self, effect: Effect, answer: Answer, seconds: float) -> None:
+        self._answers.append((effect, answer, seconds))
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def _finish(self, task: asyncio.Task[Answer]) -> None:
         self._stopping.discard(task)
@@ -127,7 +135,7 @@ class Harness:
         if error is not None:
             self._fail(error)
         answer = DROPPED if task.cancelled() or error is not None else task.result()
-        self._answers.put_nowait((effect, answer, self._loop.time() - started))
+        self._put(effect, answer, self._loop.time() - started)
 
     def _stop(self) -> None:
         self._cancelled = True
@@ -141,7 +149,7 @@ class Harness:
                 continue
             self._stopping.add(task)
             task.cancel()
-            self._answers.put_nowait((effect, DROPPED, self._loop.time() - started))
+            self._put(effect, DROPPED, self._loop.time() - started)
 
     def _guarded(self, observer: Callable[..., None], *args: Any) -> None:
         """Calls an observer; an exception it raises ends the run instead of breaking the driver."""

@@ -76,6 +76,7 @@ class Plan:
     prompt: Prompt
     packs: list[Pack]
     params: dict[str, Any]
+    execution: str
     options: RunOptions
     effects: Effects
     deadline: float | None
@@ -83,7 +84,7 @@ class Plan:
     event_sinks: list[Callable[[Sequence[Event]], None]] = field(default_factory=list)
     answer_sinks: list[Callable[[Effect, Answer, float], None]] = field(default_factory=list)
     outcome_sinks: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
-    files: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    files: contextlib.ExitStack | None = None
 
     @classmethod
     def make(cls, prompt: Prompt, args: str, options: RunOptions) -> Plan:
@@ -108,17 +109,12 @@ class Plan:
         params = _params(args, bound, packs, execution, raw_broker is not None, options)
         params["ui"] = host.ui()
         effects = Effects(bound, raw_broker, packs, host, prompt.path)
-        plan = cls(prompt, packs, params, options, effects, deadline)
+        plan = cls(prompt, packs, params, execution, options, effects, deadline)
         if not needs_activation(prompt, packs):
             plan.open()
         if overrides(host, "on_event"):
             plan.event_sinks.append(functools.partial(_tell, host))
         return plan
-
-    @property
-    def execution(self) -> str:
-        """The run's id."""
-        return str(self.params["execution"])
 
     async def activate(self) -> None:
         """Activates the packs. One that fails is from now on a pack that the application does not have."""
@@ -131,8 +127,11 @@ class Plan:
         Raises:
             OSError: A file cannot be written.
         """
-        native = self.native = _native.Run(self.prompt._native, self.params)
-        self._open_files(self.prompt, self.params, self.packs, self.options)
+        # The engine has them from here on; a run that waits need not hold them twice.
+        params, self.params = self.params, {}
+        native = self.native = _native.Run(self.prompt._native, params)
+        if any(self.options.get(name) for name in ("log", "requests", "record")):
+            self._open_files(self.prompt, params, self.packs, self.options)
         return native
 
     def _open_files(self, prompt: Prompt, params: dict[str, Any], packs: Sequence[Pack], options: RunOptions) -> None:
@@ -170,7 +169,8 @@ class Plan:
 
     def close(self) -> None:
         """Closes the files."""
-        self.files.close()
+        if self.files is not None:
+            self.files.close()
 
 
 def _tell(host: Host, events: Sequence[Event]) -> None:
