@@ -1,7 +1,8 @@
-"""Many conversations at once in one process: `python -m benches.scale.crowd KIND COUNT`, KIND `documents` or `loops`.
+"""Many conversations at once in one process: `python -m benches.scale.crowd KIND COUNT`.
 
-Each makes a tool round and then waits for its second answer; when all wait, memory is read and all are answered. Prints
-one JSON object: wall seconds, bytes for each, and for documents the seconds of its steps.
+A conversation of KIND `plain` is a document that waits for its first answer; `documents` and `loops` make a tool round
+and wait for the second. When all wait, memory is read and all are answered. Prints one JSON object: wall seconds, bytes
+for each, and for documents the seconds of its steps.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from typing import Any
 import runvil
 from runvil import _native, plan
 
-PROMPT = runvil.Prompt.parse(
-    """---
+HEAD = """---
 name: crowd
-description: One tool round and a text.
+description: One answer of many.
 runvil: 0
 uses: [web]
 models:
@@ -34,13 +34,14 @@ models:
 
 ```lua
 models.use('writer')
-packs.offer('web')
-messages:user('hello')
+"""
+TAIL = """messages:user('hello')
 models.loop()
 return messages[#messages].content
 ```
 """
-)
+PLAIN = runvil.Prompt.parse(HEAD.replace("uses: [web]\n", "") + TAIL)
+PROMPT = runvil.Prompt.parse(HEAD + "packs.offer('web')\n" + TAIL)
 
 
 @runvil.tool(trusted=True)
@@ -53,7 +54,7 @@ PACK = runvil.Pack("web", [search])
 
 
 class Crowd(runvil.Broker):
-    """Asks for a tool; holds every second request until all have come."""
+    """Asks for a tool that is offered; holds the answers of all others until they all wait."""
 
     def __init__(self, count: int) -> None:
         self.waiting = 0
@@ -63,7 +64,7 @@ class Crowd(runvil.Broker):
 
     async def complete(self, request: runvil.Request, on_fragment: Any = None) -> runvil.Reply:
         """Answers a request."""
-        if request.round == 0:
+        if request.round == 0 and request.tool_names:
             name = request.tool_names[0]
             return runvil.Reply(tool_calls=[{"id": "c", "name": name, "arguments": {"query": "x"}}])
         self.waiting += 1
@@ -101,6 +102,12 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
+async def plain(model: runvil.Model) -> None:
+    """One run of the prompt without tools."""
+    result = await runvil.run_async(PLAIN, models=model)
+    assert result.text == "done"
+
+
 async def documents(model: runvil.Model) -> None:
     """One run of the prompt."""
     result = await runvil.run_async(PROMPT, models=model, packs=[PACK])
@@ -115,7 +122,7 @@ async def loops(model: runvil.Model) -> None:
 
 async def measure(kind: str, count: int) -> dict[str, Any]:
     """Runs the crowd."""
-    one = {"documents": documents, "loops": loops}[kind]
+    one = {"plain": plain, "documents": documents, "loops": loops}[kind]
     for warm_up in (Crowd(1),):
         warm_up.go_on.set()
         await one(runvil.Model("m", broker=warm_up))
@@ -139,7 +146,7 @@ async def measure(kind: str, count: int) -> dict[str, Any]:
 def main() -> None:
     """Measures one kind of crowd."""
     kind, count = sys.argv[1], int(sys.argv[2])
-    if kind == "documents":
+    if kind != "loops":
         plan._native = type("Timed", (), {"Run": TimedRun, "__version__": _native.__version__})  # type: ignore[attr-defined, assignment]
     sys.stdout.write(json.dumps(asyncio.run(measure(kind, count))) + "\n")
 

@@ -23,6 +23,11 @@ NAMES = ("runvil", "openai client", "openai-agents", "pydantic-ai", "litellm")
 BOUNDS = {"openai client": 40, "openai-agents": 40, "pydantic-ai": 40, "litellm": 5}
 PACKAGES = ("openai", "openai-agents", "pydantic-ai-slim", "litellm", "langchain-core")
 CROWD = 10_000
+CROWDS = {
+    "plain": "prompt documents, `run_async`, waiting for the first answer",
+    "documents": "the same, after a tool round",
+    "loops": "`Conversation.loop`, after a tool round",
+}
 
 
 def say(text: str) -> None:
@@ -92,12 +97,12 @@ def report(rounds: dict[int, dict[str, float]], crowds: dict[str, Any], fits: di
         "",
         f"## {CROWD:,} conversations at once in one process",
         "",
-        "Each makes one tool round and then waits for its answer; when all wait, memory is read, and then all go on.",
+        "When all of them wait for an answer, memory is read, and then all go on.",
         "",
         "| | wall time | memory of each | steps | p99 of one step |",
         "|---|---:|---:|---:|---:|",
     ]
-    for kind, title in (("documents", "prompt documents, `run_async`"), ("loops", "`Conversation.loop`")):
+    for kind, title in CROWDS.items():
         crowd = crowds[kind]
         steps = f"{crowd['steps']:,} | {crowd['p99'] * 1e3:.2f} ms" if crowd["p99"] is not None else " | "
         lines.append(f"| {title} | {crowd['wall']:.1f} s | {crowd['bytes'] / 1e3:.1f} kB | {steps} |")
@@ -134,7 +139,7 @@ def main() -> None:
     """Measures everything and writes the report."""
     rounds = tool_rounds()
     crowds = {}
-    for kind in ("documents", "loops"):
+    for kind in CROWDS:
         say(f"{CROWD:,} {kind}")
         crowds[kind] = json.loads(module("crowd", kind, CROWD))
     fits = {}
