@@ -16,7 +16,7 @@ import pytest
 import runvil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 HERE = Path(__file__).parent
 
@@ -97,3 +97,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
             yield Server(f"http://127.0.0.1:{port}/v1", requests_file, process)
         finally:
             process.kill()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the lines of a run log to a file."""
+
+    def write(lines: Iterable[Any], tail: str = "") -> Path:
+        file = tmp_path / "run.jsonl"
+        text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+        file.write_text(text + tail, encoding="utf-8", errors="surrogatepass")
+        return file
+
+    return write
