@@ -41,6 +41,9 @@ def best(work: Callable[[], Any], prepare: Callable[[], Any] | None = None, runs
 def measure(size: int) -> dict[str, float]:
     """Seconds by the name of the work."""
     messages = history(size)
+    # Else each collection before a measurement walks the history and leaves the caches without what is measured.
+    gc.collect()
+    gc.freeze()
     conversation = runvil.Conversation().extend(messages)
     request = conversation.compose()
     conversation.record_reply(
