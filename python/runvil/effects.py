@@ -43,6 +43,7 @@ class Effects:
 
     Attributes:
         request_sinks: Called with each model request when it leaves.
+        call_sinks: Called with each tool call before it is made.
         retry_sinks: Called with each report of a model request that is sent again.
     """
 
@@ -61,6 +62,7 @@ class Effects:
         self._host = host
         self._prompt_path = prompt_path
         self.request_sinks: list[Callable[[Request], None]] = []
+        self.call_sinks: list[Callable[[Effect], None]] = []
         self._counters: dict[int, Counter] = {}
         self.retry_sinks: list[Callable[[Retry], object]] = [host.on_retry] if overrides(host, "on_retry") else []
         self._wants_fragments = overrides(host, "on_fragment")
@@ -76,6 +78,8 @@ class Effects:
             case "render_packs":
                 return self._render(effect.tools)
             case "tool_call":
+                for sink in self.call_sinks:
+                    sink(effect)
                 return await self._tool_call(effect.path, effect.arguments)
             case "load_library":
                 return await self._load_library(effect.name)

@@ -149,6 +149,7 @@ class Plan:
                 self.effects.request_sinks.append(requests_log.request)
             if record := options.get("record"):
                 recorder = opened.enter_context(contextlib.closing(AnswerRecorder(record, packs)))
+                self.effects.call_sinks.append(recorder.called)
                 self.answer_sinks.append(recorder.answer)
             self.files = opened.pop_all()
 
