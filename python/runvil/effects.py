@@ -138,7 +138,9 @@ class Effects:
         for path in paths:
             pack, _, name = path.partition("/")
             try:
-                rendered.append(self._packs[pack].render(name))
+                tool = self._packs[pack].render(name)
+                _native.check_rendered_tool(tool)
+                rendered.append(tool)
             except Exception as error:  # noqa: BLE001 - a pack may raise anything; the caller finds it as the cause
                 self._caused((path, error))
                 return "render_failure", {"path": path}

@@ -105,16 +105,29 @@ async def test_a_plain_activate_runs_on_a_thread() -> None:
     assert result.text == "ok"
 
 
-async def test_a_schema_that_cannot_be_rendered() -> None:
+@pytest.mark.parametrize(
+    ("rendered", "cause"),
+    [
+        (RuntimeError("mine"), "mine"),
+        (None, "a rendered tool must be a dict"),
+        ({"description": "x"}, "a rendered tool lacks its parameters"),
+        ({"description": 3, "parameters": {}}, "description of a rendered tool cannot be a int"),
+        ({"description": "\ud800", "parameters": {}}, "description of a rendered tool cannot be a str"),
+        ({"parameters": {"a": {1}}}, "the parameters of a tool holds a set, which JSON cannot"),
+        ({"parameters": {"a": float("nan")}}, "the parameters of a tool holds NaN, which JSON cannot"),
+        ({"parameters": []}, None),
+    ],
+)
+async def test_a_schema_that_cannot_be_rendered(rendered: Any, cause: str | None) -> None:
     class Broken(Pack):
         def render(self, name: str) -> dict[str, Any]:
-            if name == "look":
-                raise RuntimeError("mine")
-            return {"description": "", "parameters": []}
+            if isinstance(rendered, Exception):
+                raise rendered
+            return rendered  # type: ignore[no-any-return]
 
     lua = "models.use('writer')\npacks.offer('web')\nmessages:user('x')\nmodels.loop()"
-    for tools in ([look], [runvil.Tool("other", look, parameters={})]):
-        with pytest.raises(runvil.RunError) as caught:
-            await runvil.run_async(prompt(lua, "uses: [web]\n"), models=model(), packs=[Broken("web", tools)])
-        assert caught.value.kind == "Binding"
-        assert "model-facing schema build failure for tool" in caught.value.message
+    with pytest.raises(runvil.RunError) as caught:
+        await runvil.run_async(prompt(lua, "uses: [web]\n"), models=model(), packs=[Broken("web", [look])])
+    assert caught.value.kind == "Binding"
+    assert 'model-facing schema build failure for tool "web/look"' in caught.value.message
+    assert (caught.value.__cause__ and str(caught.value.__cause__)) == cause

@@ -30,15 +30,8 @@ pub(crate) fn read(kind: &str, data: &Bound<'_, PyAny>) -> PyResult<Answer> {
         "counted" => Answer::Counted { tokens: convert::required(dict()?, "tokens", WHAT)? },
         "count_failure" => Answer::CountFailure { message: text(dict()?, "message")? },
         "rendered" => {
-            let mut tools = Vec::new();
-            for tool in convert::required::<Vec<Bound<'_, PyDict>>>(dict()?, "tools", WHAT)? {
-                let parameters: Bound<'_, PyAny> = convert::required(&tool, "parameters", WHAT)?;
-                tools.push(RenderedTool {
-                    description: optional(&tool, "description")?.unwrap_or_default(),
-                    parameters: from_python(&parameters, "the parameters of a tool")?,
-                });
-            }
-            Answer::Rendered { tools }
+            let tools = convert::required::<Vec<Bound<'_, PyAny>>>(dict()?, "tools", WHAT)?;
+            Answer::Rendered { tools: tools.iter().map(rendered_tool).collect::<PyResult<_>>()? }
         }
         "render_failure" => Answer::RenderFailure { path: text(dict()?, "path")? },
         "tool_output" => Answer::ToolOutput { text: text(dict()?, "text")? },
@@ -54,6 +47,26 @@ pub(crate) fn read(kind: &str, data: &Bound<'_, PyAny>) -> PyResult<Answer> {
 }
 
 const WHAT: &str = "an answer";
+
+/// Checks what a pack says of one tool, so that the answer that holds it can be read.
+///
+/// # Errors
+///
+/// It is no dict of a description and of parameters that JSON can express.
+#[pyfunction]
+pub(crate) fn check_rendered_tool(tool: &Bound<'_, PyAny>) -> PyResult<()> {
+    rendered_tool(tool).map(drop)
+}
+
+fn rendered_tool(tool: &Bound<'_, PyAny>) -> PyResult<RenderedTool> {
+    const WHAT: &str = "a rendered tool";
+    let tool = tool.cast::<PyDict>().map_err(|_| PyTypeError::new_err("a rendered tool must be a dict"))?;
+    let parameters: Bound<'_, PyAny> = convert::required(tool, "parameters", WHAT)?;
+    Ok(RenderedTool {
+        description: convert::optional(tool, "description", WHAT)?.unwrap_or_default(),
+        parameters: from_python(&parameters, "the parameters of a tool")?,
+    })
+}
 
 fn optional<'py, T: FromPyObjectOwned<'py>>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>> {
     convert::optional(dict, key, WHAT)

@@ -22,6 +22,8 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::answers::check_rendered_tool;
+    #[pymodule_export]
     use crate::client::{HttpClient, OverflowRule, classify};
     #[pymodule_export]
     use crate::conversation::{
