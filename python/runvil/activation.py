@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,10 @@ async def activate(prompt: Prompt, packs: Sequence[Pack]) -> list[Pack]:
             continue
         try:
             await call_user_code(pack.activate, config)
-        except Exception as error:  # noqa: BLE001 - a pack may raise anything; the run goes on without it
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # the run is cancelled, and not something inside the pack
+                raise
             failed.add(name)
             what = "goes on without it" if optional else "needs it"
             _log.warning("pack %s failed to activate (%s); the run %s", name, type(error).__name__, what)

@@ -76,6 +76,17 @@ async def test_a_required_pack_that_fails_is_missing() -> None:
     assert caught.value.message == "the environment cannot satisfy this prompt:\n- missing required Pack: web"
 
 
+async def test_a_pack_that_cancels_itself_is_missing() -> None:
+    class Given(Extra):
+        async def activate(self, config: Any) -> None:
+            given_up = asyncio.create_task(asyncio.sleep(60))
+            given_up.cancel()
+            await given_up
+
+    with pytest.raises(runvil.RunError, match="missing required Pack: web"):
+        await runvil.run_async(prompt(), models=model(), packs=[Given("web")])
+
+
 async def test_cancelling_while_a_pack_activates() -> None:
     class Slow(Extra):
         stopped = False
