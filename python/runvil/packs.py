@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from runvil.errors import ToolError
-from runvil.schema import Signature, result_text
+from runvil.schema import Signature, is_unicode, result_text
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable
 
 SEGMENT_RULE = "use lower-case ASCII letters, digits, '-', '_' and '.'"
 _SEGMENT = re.compile(r"[a-z0-9\-_.]+")
@@ -55,6 +57,10 @@ class Tool:
             raise ValueError(f"invalid tool name {name!r}: use ASCII letters, digits, '-', '_' and '.'")
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+        if not isinstance(parameters, Mapping):
+            raise TypeError(
+                f"parameters of tool {name!r} must be a JSON Schema, a dict, got {type(parameters).__name__}"
+            )
         self.name = name
         self.function = function
         self.description = description
@@ -135,9 +141,14 @@ def tool(
     """
 
     def decorate(inner: Callable[..., Any]) -> Tool:
-        signature = Signature(inner)
+        if not callable(inner):
+            raise TypeError(f"a tool is made of a function, got {type(inner).__name__}")
+        own = name or getattr(inner, "__name__", None)
+        if own is None:
+            raise TypeError(f"a {type(inner).__name__} has no name of its own; pass name=... to runvil.tool")
+        signature = Signature(inner, own)
         return Tool(
-            name or inner.__name__,
+            own,
             inner,
             description=signature.description if description is None else description,
             parameters=signature.parameters,
@@ -168,15 +179,19 @@ def schema_tool(
         raise TypeError('a tool schema needs a "name", a text')
     if dispatch is None:
         raise TypeError(f"tool {name!r} is a schema; pass dispatch=, the function that runs it")
+    if not callable(dispatch):
+        raise TypeError(f"dispatch must be a function, got {type(dispatch).__name__}")
 
     def read(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": name, "arguments": dict(arguments)}
 
+    parameters = fields.get("parameters")
+    waits = inspect.iscoroutinefunction(dispatch)
     return Tool(
         name,
-        functools.partial(_dispatched, dispatch),
+        functools.partial(_dispatched_async if waits else _dispatched, dispatch),
         description=fields.get("description") or "",
-        parameters=fields.get("parameters") or {"type": "object", "properties": {}},
+        parameters={"type": "object", "properties": {}} if parameters in (None, {}) else parameters,
         trusted=bool(schema.get("trusted", trusted)),
         structured=bool(schema.get("structured", False)),
         read=read,
@@ -185,6 +200,12 @@ def schema_tool(
 
 def _dispatched(dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, arguments: dict[str, Any]) -> Any:
     return dispatch(name, arguments)
+
+
+async def _dispatched_async(
+    dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, arguments: dict[str, Any]
+) -> Any:
+    return await dispatch(name, arguments)
 
 
 class Pack:
@@ -208,6 +229,8 @@ class Pack:
     ) -> None:
         _check_segment("pack", name)
         self.name = name
+        if isinstance(conflicts, str):
+            raise TypeError(f"conflicts must be a list of pack names, got the text {conflicts!r}")
         self.conflicts = list(conflicts)
         self.tools: dict[str, Tool] = {}
         for entry in tools:
@@ -254,7 +277,11 @@ def make_tool(
     """A tool from what an application gives for one: a `Tool`, a typed function, or a schema that `dispatch` runs."""
     if isinstance(entry, Tool):
         return entry
-    return tool(entry) if callable(entry) else schema_tool(entry, dispatch, trusted=trusted)
+    if callable(entry):
+        return tool(entry)
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"a tool is a function, a runvil.Tool or a schema, a dict; got {type(entry).__name__}")
+    return schema_tool(entry, dispatch, trusted=trusted)
 
 
 async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -266,9 +293,12 @@ async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     """
     try:
         return await tool.call(arguments)
-    except ToolError:
-        raise
-    except Exception as error:
+    except ToolError as error:
+        if is_unicode(str(error)):
+            raise
+        raise ToolError(str(error).encode(errors="backslashreplace").decode()) from error
+    except (Exception, SystemExit) as error:
+        # A tool that leaves with `sys.exit`, as command lines do, ends its call and not the program.
         raise ToolError(f"{path} failed: {type(error).__name__}") from error
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PROBLEMS = 3
 """How many problems of a call's arguments its error names."""
+PROBLEM_LENGTH = 300
+"""How many characters of each: a type with many choices, or a long argument name, is not repeated in full."""
 
 
 class Signature:
@@ -28,29 +30,34 @@ class Signature:
 
     Args:
         function: The function. Its parameters have types and can be given by name.
+        tool: The name of the tool, which errors say.
 
     Raises:
         TypeError: A parameter has no type, or one that JSON cannot express.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+    def __init__(self, function: Callable[..., Any], tool: str) -> None:
+        from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
         self.description, texts = read_docstring(function)
-        self._tool = getattr(function, "__name__", repr(function))
+        self._tool = tool
         self._names: list[str] = []
+        self._supplied: set[str] = set()
         try:
             self._model = self._make_model(function, texts)
             self.parameters = self._model.model_json_schema(schema_generator=_generator())
-        except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema) as error:
+        except PydanticUndefinedAnnotation as error:
+            raise _unreadable(self._tool, error) from error
+        except PydanticUserError as error:
             reason = str(error).splitlines()[0]
             raise TypeError(f"tool {self._tool!r} has a type that JSON cannot express: {reason}") from error
         self.parameters.setdefault("properties", {})
 
     def _make_model(self, function: Callable[..., Any], texts: Mapping[str, str]) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
+        from pydantic.fields import FieldInfo
 
-        hints = typing.get_type_hints(function, include_extras=True)
+        hints = _types(function, self._tool)
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             where = f"parameter {name!r} of tool {self._tool!r}"
@@ -61,7 +68,12 @@ class Signature:
             hint, text = _described(hints[name], texts.get(name))
             settings: dict[str, Any] = {"alias": name} | ({} if text is None else {"description": text})
             default = ... if parameter.default is parameter.empty else parameter.default
-            if default is None or (default is not ... and not _is_json(default)):
+            if isinstance(default, FieldInfo):
+                # To Python the description is the default, so the value that it stands for is always given.
+                self._supplied.add(name)
+                hint = Annotated[hint, default]
+                field = Field(**settings)
+            elif default is None or (default is not ... and not _is_json(default)):
                 # A default that a schema need not or cannot show: the function itself supplies it.
                 field = Field(default=None, json_schema_extra=_without_default, **settings)
             else:
@@ -72,7 +84,7 @@ class Signature:
         return create_model(self._tool, __config__=ConfigDict(extra="forbid"), **fields)
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The keywords to call the function with. What was left out stays out, so that its own defaults count.
+        """The keywords to call the function with. What was left out stays out, so that the function's defaults count.
 
         Raises:
             ToolError: They do not fit; the text names the argument and is meant for the model.
@@ -84,11 +96,18 @@ class Signature:
         except ValidationError as error:
             raise ToolError(f"{self._tool}: {self._problems(error)}") from error
         given = model.model_fields_set
-        return {name: getattr(model, f"p{at}") for at, name in enumerate(self._names) if f"p{at}" in given}
+        keywords = {}
+        for at, name in enumerate(self._names):
+            field = f"p{at}"
+            if field in given or name in self._supplied:
+                keywords[name] = getattr(model, field)
+        return keywords
 
     def _problems(self, error: ValidationError) -> str:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
-        texts = [self._problem(problem["type"], problem["loc"], problem["msg"]) for problem in problems[:PROBLEMS]]
+        texts = [
+            _cut(self._problem(problem["type"], problem["loc"], problem["msg"])) for problem in problems[:PROBLEMS]
+        ]
         if len(problems) > PROBLEMS:
             texts.append(f"and {len(problems) - PROBLEMS} more")
         return "; ".join(texts)
@@ -100,6 +119,44 @@ class Signature:
         if kind == "extra_forbidden" and len(place) == 1:
             return f"unknown argument {name!r}; arguments: {', '.join(self._names) or 'none'}"
         return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+def _types(function: Callable[..., Any], tool: str) -> dict[str, Any]:
+    """The types of a function's parameters.
+
+    What it returns needs no type that exists at run time.
+
+    Raises:
+        TypeError: A type is named that does not exist at run time.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError:
+        pass
+    function = inspect.unwrap(function)
+
+    def parameters() -> None: ...
+
+    annotations = inspect.get_annotations(function)
+    parameters.__annotations__ = {name: hint for name, hint in annotations.items() if name != "return"}
+    try:
+        names = getattr(function, "__globals__", None)
+        return typing.get_type_hints(parameters, globalns=names, include_extras=True)
+    except NameError as error:
+        raise _unreadable(tool, error) from error
+
+
+def _unreadable(tool: str, error: Exception) -> TypeError:
+    reason = str(error).splitlines()[0]
+    return TypeError(f"tool {tool!r} has a type that does not exist at run time ({reason}); import or define it there")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= PROBLEM_LENGTH else f"{text[: PROBLEM_LENGTH - 1]}…"
 
 
 def _place(place: tuple[int | str, ...]) -> str:
@@ -172,24 +229,35 @@ def result_text(value: Any, *, structured: bool) -> str:
     A structured result is JSON in every case.
 
     Raises:
-        ToolError: It has no JSON form.
+        ToolError: It has no JSON form, or is no text that can be sent.
     """
-    if not structured:
-        if value is None:
-            return ""
-        if isinstance(value, str):
-            return value
+    is_text = not structured and isinstance(value, str | None)
+    text = (value or "") if is_text else _json(value)
+    if not is_unicode(text):
+        raise ToolError("the result has half of a surrogate pair, which no text can hold")
+    return text
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be sent: a str of Python may hold halves of surrogate pairs, as undecodable file names do."""
+    if text.isascii():
+        return True
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except TypeError:
-        return _rich_json(value)
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _rich_json(value: Any) -> str:
-    """Models, dataclasses, enums, dates and the like as JSON."""
-    from pydantic_core import PydanticSerializationError, to_json
-
+def _json(value: Any) -> str:
+    from_python = functools.partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
-        return to_json(value).decode()
-    except PydanticSerializationError as error:
+        try:
+            return from_python(value)
+        except TypeError:
+            from pydantic_core import to_jsonable_python
+
+            # Models, dataclasses, enums, dates and the like.
+            return from_python(to_jsonable_python(value))
+    except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"the result has no JSON form: {type(value).__name__}") from error

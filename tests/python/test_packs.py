@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from datetime import date  # noqa: TC003 - pydantic reads it
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,9 @@ from pydantic import Field
 
 import runvil
 from runvil.packs import call_tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Shade(Enum):
@@ -154,6 +159,58 @@ async def test_defaults_that_no_schema_can_show_are_the_functions_own() -> None:
     assert await give.call({}) == "True [1]"
 
 
+async def test_defaults_that_pydantic_describes() -> None:
+    @runvil.tool
+    def give(
+        a: int = Field(default=3, ge=1, description="How many."),
+        b: list[int] = Field(default_factory=lambda: [1]),  # noqa: B008 - what is tested
+    ) -> str:
+        """Gives."""
+        return f"{a} {b}"
+
+    assert give.parameters["properties"] == {
+        "a": {"type": "integer", "default": 3, "minimum": 1, "description": "How many."},
+        "b": {"type": "array", "items": {"type": "integer"}},
+    }
+    assert "required" not in give.parameters
+    assert await give.call({}) == "3 [1]"
+    assert await give.call({"a": 4}) == "4 [1]"
+    with pytest.raises(runvil.ToolError, match=r"^give: a: input should be greater than or equal to 1$"):
+        await give.call({"a": 0})
+
+
+def test_a_type_of_the_result_need_not_exist_at_run_time() -> None:
+    def give(a: int) -> Path:
+        """Gives."""
+        raise NotImplementedError
+
+    assert runvil.tool(give).parameters["properties"] == {"a": {"type": "integer"}}
+
+
+async def test_callables_that_are_no_functions() -> None:
+    class Greeter:
+        """Greets."""
+
+        async def __call__(self, name: str) -> str:
+            return f"hello {name}"
+
+        def shout(self, name: str) -> str:
+            """Greets loudly."""
+            return f"HELLO {name}"
+
+    def add(left: int, right: int) -> int:
+        """Adds."""
+        return left + right
+
+    assert await runvil.tool(name="greet")(Greeter()).call({"name": "a"}) == "hello a"
+    assert await runvil.tool(Greeter().shout).call({"name": "a"}) == "HELLO a"
+    assert await runvil.tool(name="increase")(functools.partial(add, 1)).call({"right": 2}) == "3"
+    with pytest.raises(TypeError, match=r"^a Greeter has no name of its own; pass name=\.\.\. to runvil\.tool$"):
+        runvil.tool(Greeter())
+    with pytest.raises(TypeError, match=r"^a tool is made of a function, got int$"):
+        runvil.tool(3)  # type: ignore[call-overload]
+
+
 def test_field_lists_describe_parameters_too() -> None:
     @runvil.tool
     def add(left: int, right: int) -> int:
@@ -177,6 +234,15 @@ def test_field_lists_describe_parameters_too() -> None:
         ("def f(a): ...", "parameter 'a' of tool 'f' needs a type"),
         ("class C: ...\ndef f(a: C): ...", "tool 'f' has a type that JSON cannot express"),
         ("import typing\ndef f(a: typing.Callable): ...", "tool 'f' has a type that JSON cannot express"),
+        (
+            "def f(a: 'Path'): ...",
+            r"tool 'f' has a type that does not exist at run time \(name 'Path' is not defined\); import or define it",
+        ),
+        (
+            "import dataclasses\n@dataclasses.dataclass\nclass C: b: 'Path'\ndef f(a: C): ...",
+            "tool 'f' has a type that",
+        ),
+        ("import typing\nclass D(typing.TypedDict): a: 'Path'\ndef f(a: D): ...", "tool 'f' has a type that"),
         ("def f(*a: str): ...", "must be an ordinary or keyword-only parameter"),
         ("def f(**a: str): ...", "must be an ordinary or keyword-only parameter"),
     ],
@@ -204,6 +270,22 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model(arguments: dict[s
     with pytest.raises(runvil.ToolError) as caught:
         await search.call(arguments)
     assert words in str(caught.value)
+
+
+async def test_the_model_reads_the_name_it_knows_and_no_more_than_it_needs() -> None:
+    choices = Enum("choices", {f"choice_{at}": f"choice-{at}" for at in range(500)})  # type: ignore[misc]
+
+    def _implementation(which: Any) -> str:
+        raise NotImplementedError
+
+    _implementation.__annotations__["which"] = choices
+    pick = runvil.tool(name="pick")(_implementation)
+    with pytest.raises(runvil.ToolError, match=r"^pick: which: input should be 'choice-0', .*…$") as caught:
+        await pick.call({"which": "other"})
+    assert len(str(caught.value)) < 320
+    with pytest.raises(runvil.ToolError, match=r"^pick: missing argument 'which'; unknown argument 'k+…$") as caught:
+        await pick.call({"k" * 5000: 1})
+    assert len(str(caught.value)) < 350
 
 
 async def test_a_whole_number_written_as_a_float_is_an_integer() -> None:
@@ -260,15 +342,6 @@ async def test_only_a_tool_error_passes_its_text_on() -> None:
     with pytest.raises(runvil.ToolError, match=r"^p/fail failed: KeyError$") as caught:
         await call_tool("p/fail", fail, {"how": "bug"})
     assert isinstance(caught.value.__cause__, KeyError)
-
-
-async def test_a_result_that_is_no_json_is_a_failure_of_the_tool() -> None:
-    @runvil.tool
-    def give() -> Any:
-        return object()
-
-    with pytest.raises(runvil.ToolError, match=r"^the result has no JSON form: object$"):
-        await call_tool("p/give", give, {})
 
 
 def test_a_tool_may_bring_its_own_schema() -> None:
@@ -328,6 +401,29 @@ async def test_schemas_that_one_function_runs() -> None:
         runvil.Pack("web", [plain])
     with pytest.raises(TypeError, match='needs a "name"'):
         runvil.Pack("web", [{"description": "x"}], dispatch=dispatch)
+    with pytest.raises(TypeError, match=r"^dispatch must be a function, got int$"):
+        runvil.Pack("web", [plain], dispatch=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^parameters of tool 'one' must be a JSON Schema, a dict, got list$"):
+        runvil.Pack("web", [plain | {"parameters": []}], dispatch=dispatch)
+    with pytest.raises(TypeError, match=r"a runvil\.Tool or a schema, a dict; got str$"):
+        runvil.Pack("web", ["search"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"^conflicts must be a list of pack names, got the text 'other'$"):
+        runvil.Pack("web", [], conflicts="other")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_only_a_plain_dispatch_has_a_thread(waits: bool) -> None:
+    seen: list[threading.Thread] = []
+
+    def dispatch(name: str, arguments: dict[str, Any]) -> None:
+        seen.append(threading.current_thread())
+
+    async def dispatch_async(name: str, arguments: dict[str, Any]) -> None:
+        dispatch(name, arguments)
+
+    pack = runvil.Pack("web", [{"name": "one"}], dispatch=dispatch_async if waits else dispatch)
+    await pack.tools["one"].call({})
+    assert (seen == [threading.current_thread()]) == waits
 
 
 @pytest.mark.parametrize("wait", [True, False])
