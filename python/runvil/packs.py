@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import json
+import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from runvil.errors import ToolError
@@ -13,7 +16,7 @@ from runvil.schema import Signature, result_text
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable
 
 SEGMENT_RULE = "use lower-case ASCII letters, digits, '-', '_' and '.'"
 _SEGMENT = re.compile(r"[a-z0-9\-_.]+")
@@ -53,8 +56,7 @@ class Tool:
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(f"invalid tool name {name!r}: use ASCII letters, digits, '-', '_' and '.'")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+        _check_timeout(timeout)
         self.name = name
         self.function = function
         self.description = description
@@ -82,10 +84,14 @@ class Tool:
         try:
             async with scope:
                 result = await call_user_code(functools.partial(self.function, **keywords))
-        except TimeoutError:
-            if scope.expired():
-                raise ToolError(f"{self.name} timed out after {self.timeout:g} s") from None
-            raise
+        except Exception as error:
+            if not scope.expired():
+                raise
+            # Whatever an async function raises while it is cancelled, what happened is that it took too long.
+            cause = None if isinstance(error, TimeoutError) else error
+            raise _TimeoutError(self, self.name) from cause
+        if scope.expired():  # the function caught its cancellation and returned
+            raise _TimeoutError(self, self.name)
         return result_text(result, structured=self.structured)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,6 +106,14 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+class _TimeoutError(ToolError):
+    """A call that took too long. It knows its tool, so that a run can say the path it called the tool by."""
+
+    def __init__(self, tool: Tool, path: str) -> None:
+        super().__init__(f"{path} timed out after {_seconds(tool.timeout or 0)} s")
+        self.tool = tool
 
 
 @overload
@@ -127,17 +141,24 @@ def tool(
 
     The JSON Schema of its arguments comes from the signature by way of pydantic: plain types, lists and dicts, unions,
     `Literal`, enums, dataclasses and pydantic's models, `Annotated[…, Field(…)]`. A parameter with a default may be
-    left out. The tool's description is the docstring's; a parameter's comes from `Annotated[…, "text"]` or from the
-    docstring.
+    left out; the default may be a `Field(…)`. The tool's description is the docstring's; a parameter's comes from
+    `Annotated[…, "text"]` or from the docstring.
 
     Raises:
-        TypeError: A parameter has no type, or one that JSON cannot express.
+        TypeError: A parameter has no type, or one that JSON cannot express; or the function has no name of its own and
+            none is given.
+        ValueError: The name cannot be used, or the timeout is not positive.
     """
 
     def decorate(inner: Callable[..., Any]) -> Tool:
-        signature = Signature(inner)
+        called = getattr(inner, "__name__", None) if name is None else name
+        if called is None:
+            raise TypeError(
+                f"an object of type {type(inner).__name__} has no name of its own; pass name=... to runvil.tool"
+            )
+        signature = Signature(inner, called)
         return Tool(
-            name or inner.__name__,
+            called,
             inner,
             description=signature.description if description is None else description,
             parameters=signature.parameters,
@@ -159,10 +180,14 @@ def schema_tool(
     `structured`.
 
     Raises:
-        TypeError: There is no such function, or the schema's name is no text.
+        TypeError: There is no such function, or a part of the schema has the wrong type.
         ValueError: The name cannot be used.
     """
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"a tool must be a function, a runvil.Tool or a schema, got {type(schema).__name__}")
     fields = schema.get("function", schema) if schema.get("type") == "function" else schema
+    if not isinstance(fields, Mapping):
+        raise TypeError(f'the "function" of a tool schema must be a dict, got {type(fields).__name__}')
     name = fields.get("name")
     if not isinstance(name, str):
         raise TypeError('a tool schema needs a "name", a text')
@@ -172,19 +197,44 @@ def schema_tool(
     def read(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": name, "arguments": dict(arguments)}
 
+    run = _dispatched_async if inspect.iscoroutinefunction(dispatch) else _dispatched
     return Tool(
         name,
-        functools.partial(_dispatched, dispatch),
-        description=fields.get("description") or "",
-        parameters=fields.get("parameters") or {"type": "object", "properties": {}},
-        trusted=bool(schema.get("trusted", trusted)),
-        structured=bool(schema.get("structured", False)),
+        functools.partial(run, dispatch),
+        description=_schema_part(name, fields, "description", str) or "",
+        parameters=_schema_part(name, fields, "parameters", Mapping) or {"type": "object", "properties": {}},
+        trusted=_flag(name, schema, fields, "trusted", default=trusted),
+        structured=_flag(name, schema, fields, "structured", default=False),
         read=read,
     )
 
 
+def _schema_part(name: str, fields: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, kind):
+        expected = {str: "a text", bool: "True or False"}.get(kind, "a dict")
+        raise TypeError(f'the "{key}" of tool {name!r} must be {expected}, got {type(value).__name__}')
+    return value
+
+
+def _flag(name: str, schema: Mapping[str, Any], fields: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """A flag of a schema, beside its `function` or within it."""
+    for place in (schema, fields):
+        value = _schema_part(name, place, key, bool)
+        if value is not None:
+            return bool(value)
+    return default
+
+
 def _dispatched(dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, arguments: dict[str, Any]) -> Any:
     return dispatch(name, arguments)
+
+
+async def _dispatched_async(
+    dispatch: Callable[[str, dict[str, Any]], Awaitable[Any]], *, name: str, arguments: dict[str, Any]
+) -> Any:
+    # An async function of its own: a plain one that passes a coroutine on would cost each call a thread.
+    return await dispatch(name, arguments)
 
 
 class Pack:
@@ -266,6 +316,10 @@ async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     """
     try:
         return await tool.call(arguments)
+    except _TimeoutError as error:
+        if error.tool is not tool:  # another one, which this tool called
+            raise
+        raise _TimeoutError(tool, path) from error.__cause__
     except ToolError:
         raise
     except Exception as error:
@@ -286,3 +340,16 @@ def _check_segment(what: str, name: str) -> None:
     if not is_segment(name):
         hint = "; pass name=... to runvil.tool" if what == "tool" else ""
         raise ValueError(f"invalid {what} name {name!r}: {SEGMENT_RULE}{hint}")
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be a number of seconds, got {type(timeout).__name__}")
+    if not (timeout > 0 and math.isfinite(timeout)):
+        raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+
+
+def _seconds(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pydantic import BaseModel, ValidationError
+    from pydantic.fields import FieldInfo
     from pydantic.json_schema import GenerateJsonSchema
 
 PROBLEMS = 3
@@ -28,29 +29,37 @@ class Signature:
 
     Args:
         function: The function. Its parameters have types and can be given by name.
+        tool: The tool's name, which errors begin with.
 
     Raises:
         TypeError: A parameter has no type, or one that JSON cannot express.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+    def __init__(self, function: Callable[..., Any], tool: str) -> None:
+        from pydantic.errors import PydanticUserError
 
-        self.description, texts = read_docstring(function)
-        self._tool = getattr(function, "__name__", repr(function))
+        typed = _typed(function)
+        self.description, texts = read_docstring(typed)
+        self._tool = tool
         self._names: list[str] = []
+        self._supplied: dict[str, FieldInfo] = {}
         try:
-            self._model = self._make_model(function, texts)
+            self._model = self._make_model(function, typing.get_type_hints(typed, include_extras=True), texts)
             self.parameters = self._model.model_json_schema(schema_generator=_generator())
-        except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema) as error:
+        except PydanticUserError as error:
             reason = str(error).splitlines()[0]
-            raise TypeError(f"tool {self._tool!r} has a type that JSON cannot express: {reason}") from error
+            raise TypeError(f"tool {tool!r} has a type that JSON cannot express: {reason}") from error
+        except NameError as error:
+            reason = f"{error}; define it before the tool, where the function's module can see it"
+            raise TypeError(f"tool {tool!r} names a type that is not known: {reason}") from error
         self.parameters.setdefault("properties", {})
 
-    def _make_model(self, function: Callable[..., Any], texts: Mapping[str, str]) -> type[BaseModel]:
+    def _make_model(
+        self, function: Callable[..., Any], hints: Mapping[str, Any], texts: Mapping[str, str]
+    ) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
+        from pydantic.fields import FieldInfo
 
-        hints = typing.get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             where = f"parameter {name!r} of tool {self._tool!r}"
@@ -58,10 +67,19 @@ class Signature:
                 raise TypeError(f"{where} must be an ordinary or keyword-only parameter")
             if name not in hints:
                 raise TypeError(f"{where} needs a type")
-            hint, text = _described(hints[name], texts.get(name))
+            hint, default = hints[name], ... if parameter.default is parameter.empty else parameter.default
+            factory = None
+            if isinstance(default, FieldInfo):
+                # Python would call the function with the `Field(…)` itself, so `read` supplies what it stands for.
+                info, hint = default, Annotated[hint, default]
+                if not info.is_required():
+                    self._supplied[name] = info
+                factory, default = info.default_factory, ... if info.is_required() else info.default
+            hint, text = _described(hint, texts.get(name))
             settings: dict[str, Any] = {"alias": name} | ({} if text is None else {"description": text})
-            default = ... if parameter.default is parameter.empty else parameter.default
-            if default is None or (default is not ... and not _is_json(default)):
+            if factory is not None:
+                field = Field(default_factory=factory, **settings)
+            elif default is None or (default is not ... and not _is_json(default)):
                 # A default that a schema need not or cannot show: the function itself supplies it.
                 field = Field(default=None, json_schema_extra=_without_default, **settings)
             else:
@@ -84,7 +102,11 @@ class Signature:
         except ValidationError as error:
             raise ToolError(f"{self._tool}: {self._problems(error)}") from error
         given = model.model_fields_set
-        return {name: getattr(model, f"p{at}") for at, name in enumerate(self._names) if f"p{at}" in given}
+        keywords = {name: getattr(model, f"p{at}") for at, name in enumerate(self._names) if f"p{at}" in given}
+        for name, info in self._supplied.items():
+            if name not in keywords:
+                keywords[name] = info.get_default(call_default_factory=True, validated_data=keywords)
+        return keywords
 
     def _problems(self, error: ValidationError) -> str:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
@@ -99,7 +121,19 @@ class Signature:
             return f"missing argument {name!r}"
         if kind == "extra_forbidden" and len(place) == 1:
             return f"unknown argument {name!r}; arguments: {', '.join(self._names) or 'none'}"
+        if kind == "union_tag_invalid":  # pydantic's text repeats the value
+            message = "expected " + message.rpartition("expected tags: ")[2]
         return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What has the types and the docstring of a callable: of an object its `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    call: Callable[..., Any] = type(function).__call__
+    return call
 
 
 def _place(place: tuple[int | str, ...]) -> str:
@@ -178,11 +212,13 @@ def result_text(value: Any, *, structured: bool) -> str:
         if value is None:
             return ""
         if isinstance(value, str):
-            return value
+            return str.__str__(value)  # of an enum of texts its value, not its name
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except TypeError:
         return _rich_json(value)
+    except (ValueError, RecursionError) as error:  # NaN, an infinity, or a value that holds itself
+        raise _no_json(value) from error
 
 
 def _rich_json(value: Any) -> str:
@@ -191,5 +227,9 @@ def _rich_json(value: Any) -> str:
 
     try:
         return to_json(value).decode()
-    except PydanticSerializationError as error:
-        raise ToolError(f"the result has no JSON form: {type(value).__name__}") from error
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise _no_json(value) from error
+
+
+def _no_json(value: Any) -> ToolError:
+    return ToolError(f"the result has no JSON form: {type(value).__name__}")

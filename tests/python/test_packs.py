@@ -349,9 +349,12 @@ async def test_a_call_that_takes_too_long(wait: bool) -> None:
         time.sleep(0.2)
         return ""
 
-    with pytest.raises(runvil.ToolError, match=r"timed out after 0\.02 s$"):
-        await (later if wait else blocking).call({})
-    assert ended == (["later"] if wait else [])
+    made = later if wait else blocking
+    with pytest.raises(runvil.ToolError, match=rf"^{made.name} timed out after 0\.02 s$"):
+        await made.call({})
+    with pytest.raises(runvil.ToolError, match=rf"^web/{made.name} timed out after 0\.02 s$"):
+        await call_tool(f"web/{made.name}", made, {})
+    assert ended == (["later", "later"] if wait else [])
     with pytest.raises(ValueError, match="timeout must be a positive number of seconds, got 0"):
         runvil.tool(timeout=0)(blocking.function)
 
