@@ -87,7 +87,9 @@ class Signature:
             # Fields have names of their own, because a parameter may be called like a method of pydantic's models.
             fields[f"p{len(self._names)}"] = (hint, field)
             self._names.append(name)
-        return create_model(self._tool, __config__=ConfigDict(extra="forbid"), **fields)
+        # The error of pydantic is the cause of ours: a traceback that is printed must not show the arguments.
+        config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+        return create_model(self._tool, __config__=config, **fields)
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keywords to call the function with. What was left out stays out, so that its own defaults count.

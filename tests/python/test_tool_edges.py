@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+import traceback
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -139,7 +140,10 @@ async def test_errors_never_repeat_a_value(value: Any) -> None:
 
     with pytest.raises(runvil.ToolError) as caught:
         await take.call({"pet": value, "choice": value, "number": value})
+    with pytest.raises(runvil.ToolError) as number_error:
+        await take.call({"pet": {"kind": "cat"}, "choice": "a", "number": value})
     assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in "".join(traceback.format_exception(number_error.value))
     assert "choice: input should be 'a' or 'b'" in str(caught.value)
 
 
