@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
@@ -55,8 +56,7 @@ class Tool:
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(f"invalid tool name {name!r}: use ASCII letters, digits, '-', '_' and '.'")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+        _check_timeout(timeout)
         if not isinstance(parameters, Mapping):
             raise TypeError(
                 f"parameters of tool {name!r} must be a JSON Schema, a dict, got {type(parameters).__name__}"
@@ -88,10 +88,14 @@ class Tool:
         try:
             async with scope:
                 result = await call_user_code(functools.partial(self.function, **keywords))
-        except TimeoutError:
-            if scope.expired():
-                raise ToolError(f"{self.name} timed out after {self.timeout:g} s") from None
-            raise
+        except Exception as error:
+            if not scope.expired():
+                raise
+            # Whatever an async function raises while it is cancelled, what happened is that it took too long.
+            cause = None if isinstance(error, TimeoutError) else error
+            raise _TimeoutError(self, self.name) from cause
+        if scope.expired():  # the function caught its cancellation and returned
+            raise _TimeoutError(self, self.name)
         return result_text(result, structured=self.structured)
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,6 +110,14 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+class _TimeoutError(ToolError):
+    """A call that took too long. It knows its tool, so that a run can say the path it called the tool by."""
+
+    def __init__(self, tool: Tool, path: str) -> None:
+        super().__init__(f"{path} timed out after {_seconds(tool.timeout or 0)} s")
+        self.tool = tool
 
 
 @overload
@@ -133,19 +145,23 @@ def tool(
 
     The JSON Schema of its arguments comes from the signature by way of pydantic: plain types, lists and dicts, unions,
     `Literal`, enums, dataclasses and pydantic's models, `Annotated[…, Field(…)]`. A parameter with a default may be
-    left out. The tool's description is the docstring's; a parameter's comes from `Annotated[…, "text"]` or from the
-    docstring.
+    left out; the default may be a `Field(…)`. The tool's description is the docstring's; a parameter's comes from
+    `Annotated[…, "text"]` or from the docstring.
 
     Raises:
-        TypeError: A parameter has no type, or one that JSON cannot express.
+        TypeError: A parameter has no type, or one that JSON cannot express; or the function has no name of its own and
+            none is given.
+        ValueError: The name cannot be used, or the timeout is not positive.
     """
 
     def decorate(inner: Callable[..., Any]) -> Tool:
         if not callable(inner):
             raise TypeError(f"a tool is made of a function, got {type(inner).__name__}")
-        own = name or getattr(inner, "__name__", None)
+        own = getattr(inner, "__name__", None) if name is None else name
         if own is None:
-            raise TypeError(f"a {type(inner).__name__} has no name of its own; pass name=... to runvil.tool")
+            raise TypeError(
+                f"an object of type {type(inner).__name__} has no name of its own; pass name=... to runvil.tool"
+            )
         signature = Signature(inner, own)
         return Tool(
             own,
@@ -170,10 +186,12 @@ def schema_tool(
     `structured`.
 
     Raises:
-        TypeError: There is no such function, or the schema's name is no text.
+        TypeError: There is no such function, or a part of the schema has the wrong type.
         ValueError: The name cannot be used.
     """
     fields = schema.get("function", schema) if schema.get("type") == "function" else schema
+    if not isinstance(fields, Mapping):
+        raise TypeError(f'the "function" of a tool schema must be a dict, got {type(fields).__name__}')
     name = fields.get("name")
     if not isinstance(name, str):
         raise TypeError('a tool schema needs a "name", a text')
@@ -185,17 +203,33 @@ def schema_tool(
     def read(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": name, "arguments": dict(arguments)}
 
-    parameters = fields.get("parameters")
-    waits = inspect.iscoroutinefunction(dispatch)
+    run = _dispatched_async if inspect.iscoroutinefunction(dispatch) else _dispatched
     return Tool(
         name,
-        functools.partial(_dispatched_async if waits else _dispatched, dispatch),
-        description=fields.get("description") or "",
-        parameters={"type": "object", "properties": {}} if parameters in (None, {}) else parameters,
-        trusted=bool(schema.get("trusted", trusted)),
-        structured=bool(schema.get("structured", False)),
+        functools.partial(run, dispatch),
+        description=_schema_part(name, fields, "description", str) or "",
+        parameters=_schema_part(name, fields, "parameters", Mapping) or {"type": "object", "properties": {}},
+        trusted=_flag(name, schema, fields, "trusted", default=trusted),
+        structured=_flag(name, schema, fields, "structured", default=False),
         read=read,
     )
+
+
+def _schema_part(name: str, fields: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, kind):
+        expected = {str: "a text", bool: "True or False"}.get(kind, "a dict")
+        raise TypeError(f'the "{key}" of tool {name!r} must be {expected}, got {type(value).__name__}')
+    return value
+
+
+def _flag(name: str, schema: Mapping[str, Any], fields: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """A flag of a schema, beside its `function` or within it."""
+    for place in (schema, fields):
+        value = _schema_part(name, place, key, bool)
+        if value is not None:
+            return bool(value)
+    return default
 
 
 def _dispatched(dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, arguments: dict[str, Any]) -> Any:
@@ -203,8 +237,9 @@ def _dispatched(dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, ar
 
 
 async def _dispatched_async(
-    dispatch: Callable[[str, dict[str, Any]], Any], *, name: str, arguments: dict[str, Any]
+    dispatch: Callable[[str, dict[str, Any]], Awaitable[Any]], *, name: str, arguments: dict[str, Any]
 ) -> Any:
+    # An async function of its own: a plain one that passes a coroutine on would cost each call a thread.
     return await dispatch(name, arguments)
 
 
@@ -280,7 +315,7 @@ def make_tool(
     if callable(entry):
         return tool(entry)
     if not isinstance(entry, Mapping):
-        raise TypeError(f"a tool is a function, a runvil.Tool or a schema, a dict; got {type(entry).__name__}")
+        raise TypeError(f"a tool is a function, a runvil.Tool or a schema (a dict), got {type(entry).__name__}")
     return schema_tool(entry, dispatch, trusted=trusted)
 
 
@@ -293,6 +328,10 @@ async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     """
     try:
         return await tool.call(arguments)
+    except _TimeoutError as error:
+        if error.tool is not tool:  # another one, which this tool called
+            raise
+        raise _TimeoutError(tool, path) from error.__cause__
     except ToolError as error:
         if is_unicode(str(error)):
             raise
@@ -316,3 +355,16 @@ def _check_segment(what: str, name: str) -> None:
     if not is_segment(name):
         hint = "; pass name=... to runvil.tool" if what == "tool" else ""
         raise ValueError(f"invalid {what} name {name!r}: {SEGMENT_RULE}{hint}")
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be a number of seconds, got {type(timeout).__name__}")
+    if not (timeout > 0 and math.isfinite(timeout)):
+        raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+
+
+def _seconds(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)

@@ -30,7 +30,7 @@ class Signature:
 
     Args:
         function: The function. Its parameters have types and can be given by name.
-        tool: The name of the tool, which errors say.
+        tool: The tool's name, which errors begin with.
 
     Raises:
         TypeError: A parameter has no type, or one that JSON cannot express.
@@ -39,25 +39,27 @@ class Signature:
     def __init__(self, function: Callable[..., Any], tool: str) -> None:
         from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
-        self.description, texts = read_docstring(function)
+        typed = _typed(function)
+        self.description, texts = read_docstring(typed)
         self._tool = tool
         self._names: list[str] = []
         self._supplied: set[str] = set()
         try:
-            self._model = self._make_model(function, texts)
+            self._model = self._make_model(function, _types(typed, tool), texts)
             self.parameters = self._model.model_json_schema(schema_generator=_generator())
         except PydanticUndefinedAnnotation as error:
-            raise _unreadable(self._tool, error) from error
+            raise _unreadable(tool, error) from error
         except PydanticUserError as error:
             reason = str(error).splitlines()[0]
-            raise TypeError(f"tool {self._tool!r} has a type that JSON cannot express: {reason}") from error
+            raise TypeError(f"tool {tool!r} has a type that JSON cannot express: {reason}") from error
         self.parameters.setdefault("properties", {})
 
-    def _make_model(self, function: Callable[..., Any], texts: Mapping[str, str]) -> type[BaseModel]:
+    def _make_model(
+        self, function: Callable[..., Any], hints: Mapping[str, Any], texts: Mapping[str, str]
+    ) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
         from pydantic.fields import FieldInfo
 
-        hints = _types(function, self._tool)
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             where = f"parameter {name!r} of tool {self._tool!r}"
@@ -65,13 +67,15 @@ class Signature:
                 raise TypeError(f"{where} must be an ordinary or keyword-only parameter")
             if name not in hints:
                 raise TypeError(f"{where} needs a type")
-            hint, text = _described(hints[name], texts.get(name))
-            settings: dict[str, Any] = {"alias": name} | ({} if text is None else {"description": text})
-            default = ... if parameter.default is parameter.empty else parameter.default
-            if isinstance(default, FieldInfo):
-                # To Python the description is the default, so the value that it stands for is always given.
+            hint, default = hints[name], ... if parameter.default is parameter.empty else parameter.default
+            is_field = isinstance(default, FieldInfo)
+            if is_field:
+                # To Python the `Field(…)` itself is the default, so the value that it stands for is always given.
                 self._supplied.add(name)
                 hint = Annotated[hint, default]
+            hint, text = _described(hint, texts.get(name))
+            settings: dict[str, Any] = {"alias": name} | ({} if text is None else {"description": text})
+            if is_field:
                 field = Field(**settings)
             elif default is None or (default is not ... and not _is_json(default)):
                 # A default that a schema need not or cannot show: the function itself supplies it.
@@ -81,7 +85,9 @@ class Signature:
             # Fields have names of their own, because a parameter may be called like a method of pydantic's models.
             fields[f"p{len(self._names)}"] = (hint, field)
             self._names.append(name)
-        return create_model(self._tool, __config__=ConfigDict(extra="forbid"), **fields)
+        # The error of pydantic is the cause of ours: a traceback that is printed must not show the arguments.
+        config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+        return create_model(self._tool, __config__=config, **fields)
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keywords to call the function with. What was left out stays out, so that the function's defaults count.
@@ -118,7 +124,19 @@ class Signature:
             return f"missing argument {name!r}"
         if kind == "extra_forbidden" and len(place) == 1:
             return f"unknown argument {name!r}; arguments: {', '.join(self._names) or 'none'}"
+        if kind == "union_tag_invalid":  # pydantic's text repeats the value
+            message = "expected " + message.rpartition("expected tags: ")[2]
         return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What has the types and the docstring of a callable: of an object its `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    call: Callable[..., Any] = type(function).__call__
+    return call
 
 
 def _types(function: Callable[..., Any], tool: str) -> dict[str, Any]:
@@ -129,10 +147,6 @@ def _types(function: Callable[..., Any], tool: str) -> dict[str, Any]:
     Raises:
         TypeError: A type is named that does not exist at run time.
     """
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = type(function).__call__
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError:
@@ -231,8 +245,10 @@ def result_text(value: Any, *, structured: bool) -> str:
     Raises:
         ToolError: It has no JSON form, or is no text that can be sent.
     """
-    is_text = not structured and isinstance(value, str | None)
-    text = (value or "") if is_text else _json(value)
+    if isinstance(value, str) and not structured:
+        text = str.__str__(value)  # of an enum of texts its value, not its name
+    else:
+        text = "" if value is None and not structured else _json(value)
     if not is_unicode(text):
         raise ToolError("the result has half of a surrogate pair, which no text can hold")
     return text

@@ -205,7 +205,9 @@ async def test_callables_that_are_no_functions() -> None:
     assert await runvil.tool(name="greet")(Greeter()).call({"name": "a"}) == "hello a"
     assert await runvil.tool(Greeter().shout).call({"name": "a"}) == "HELLO a"
     assert await runvil.tool(name="increase")(functools.partial(add, 1)).call({"right": 2}) == "3"
-    with pytest.raises(TypeError, match=r"^a Greeter has no name of its own; pass name=\.\.\. to runvil\.tool$"):
+    with pytest.raises(
+        TypeError, match=r"^an object of type Greeter has no name of its own; pass name=\.\.\. to runvil\.tool$"
+    ):
         runvil.tool(Greeter())
     with pytest.raises(TypeError, match=r"^a tool is made of a function, got int$"):
         runvil.tool(3)  # type: ignore[call-overload]
@@ -403,9 +405,9 @@ async def test_schemas_that_one_function_runs() -> None:
         runvil.Pack("web", [{"description": "x"}], dispatch=dispatch)
     with pytest.raises(TypeError, match=r"^dispatch must be a function, got int$"):
         runvil.Pack("web", [plain], dispatch=3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^parameters of tool 'one' must be a JSON Schema, a dict, got list$"):
+    with pytest.raises(TypeError, match=r"^the \"parameters\" of tool 'one' must be a dict, got list$"):
         runvil.Pack("web", [plain | {"parameters": []}], dispatch=dispatch)
-    with pytest.raises(TypeError, match=r"a runvil\.Tool or a schema, a dict; got str$"):
+    with pytest.raises(TypeError, match=r"a runvil\.Tool or a schema \(a dict\), got str$"):
         runvil.Pack("web", ["search"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match=r"^conflicts must be a list of pack names, got the text 'other'$"):
         runvil.Pack("web", [], conflicts="other")
@@ -445,9 +447,12 @@ async def test_a_call_that_takes_too_long(wait: bool) -> None:
         time.sleep(0.2)
         return ""
 
-    with pytest.raises(runvil.ToolError, match=r"timed out after 0\.02 s$"):
-        await (later if wait else blocking).call({})
-    assert ended == (["later"] if wait else [])
+    made = later if wait else blocking
+    with pytest.raises(runvil.ToolError, match=rf"^{made.name} timed out after 0\.02 s$"):
+        await made.call({})
+    with pytest.raises(runvil.ToolError, match=rf"^web/{made.name} timed out after 0\.02 s$"):
+        await call_tool(f"web/{made.name}", made, {})
+    assert ended == (["later", "later"] if wait else [])
     with pytest.raises(ValueError, match="timeout must be a positive number of seconds, got 0"):
         runvil.tool(timeout=0)(blocking.function)
 
