@@ -20,12 +20,13 @@ const SHORT_BATCH: usize = 8;
 pub(crate) struct Pairing {
     checked: usize,
     seen: SeenIds,
+    /// The last batch, which may be answered in full.
     open: Option<OpenBatch>,
     /// The first rule broken so far; the record at `checked` broke it.
     broken: Option<ListError>,
 }
 
-/// An assistant record whose calls still wait for results.
+/// The calls of an assistant record, and which of them have results.
 #[derive(Debug, Clone)]
 struct OpenBatch {
     record: Arc<Record>,
@@ -41,17 +42,30 @@ struct OpenBatch {
 }
 
 impl OpenBatch {
-    fn new(record: &Arc<Record>, position: usize) -> Self {
-        let ids: Vec<_> = record.call_id_spans().collect();
+    /// A batch of no calls.
+    fn empty(record: &Arc<Record>) -> Self {
         Self {
             record: Arc::clone(record),
-            position,
-            answered: vec![false; ids.len()],
-            missing: ids.len(),
+            position: 0,
+            ids: Vec::new(),
+            answered: Vec::new(),
+            missing: 0,
             first_missing: 0,
             by_id: Vec::new(),
-            ids,
         }
+    }
+
+    /// Takes up another record's calls, in the memory of the last ones.
+    fn become_that_of(&mut self, record: &Arc<Record>, position: usize) {
+        self.record = Arc::clone(record);
+        self.position = position;
+        self.ids.clear();
+        self.ids.extend(record.call_id_spans());
+        self.answered.clear();
+        self.answered.resize(self.ids.len(), false);
+        self.missing = self.ids.len();
+        self.first_missing = 0;
+        self.by_id.clear();
     }
 
     fn id(&self, call: usize) -> &str {
@@ -148,14 +162,12 @@ impl Pairing {
         if record.has_calls() && record.role() != Role::Assistant {
             return Err(ListError::at(Code::ToolCallsMisplaced, position + 1));
         }
-        if let Some(batch) = &self.open {
-            if batch.missing > 0 {
-                return Err(batch.unanswered());
-            }
-            self.open = None;
+        if let Some(batch) = self.open.as_ref().filter(|batch| batch.missing > 0) {
+            return Err(batch.unanswered());
         }
         if record.has_calls() {
-            let batch = OpenBatch::new(record, position);
+            let mut batch = self.open.take().unwrap_or_else(|| OpenBatch::empty(record));
+            batch.become_that_of(record, position);
             self.take_ids(&batch, records)?;
             self.open = Some(batch);
         }
@@ -189,7 +201,8 @@ impl Pairing {
 fn batch_before(position: usize, records: &Sequence<Arc<Record>>) -> Option<OpenBatch> {
     let caller = (0..position).rev().find(|at| records.get(*at).is_some_and(|record| record.role() != Role::Tool))?;
     let record = records.get(caller).filter(|record| record.has_calls())?;
-    let mut batch = OpenBatch::new(record, caller);
+    let mut batch = OpenBatch::empty(record);
+    batch.become_that_of(record, caller);
     for result in records.iter_from(caller + 1).take(position - caller - 1) {
         batch.answer(result.raw_tool_call_id().unwrap_or(""));
     }

@@ -157,7 +157,7 @@ impl Record {
     /// Where the id of each tool call is in the message.
     pub(crate) fn call_id_spans(&self) -> impl Iterator<Item = (usize, usize)> {
         let base = self.content_end + wire::CALLS_KEY.len();
-        self.raw_calls().map(move |call| (base + call.id_start, base + call.id_start + call.id.len()))
+        wire::call_id_spans(self.calls_json(), self.call_count()).map(move |(start, end)| (base + start, base + end))
     }
 
     /// The inside of the JSON string with the id of the answered call.

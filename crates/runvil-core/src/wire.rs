@@ -222,8 +222,6 @@ pub(crate) fn serialized_call_bytes(array: &str, call_count: usize) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawCall<'a> {
     pub(crate) id: &'a str,
-    /// Where the id is in the array.
-    pub(crate) id_start: usize,
     pub(crate) name: &'a str,
     pub(crate) arguments: &'a str,
 }
@@ -231,14 +229,13 @@ pub(crate) struct RawCall<'a> {
 /// The calls of an array that [`Draft::call`] wrote.
 #[derive(Debug, Clone)]
 pub(crate) struct RawCalls<'a> {
-    array: &'a str,
     rest: &'a str,
 }
 
 impl<'a> RawCalls<'a> {
     /// `array` with its brackets, or nothing.
     pub(crate) fn new(array: &'a str) -> Self {
-        Self { array, rest: array.get(1..).unwrap_or("") }
+        Self { rest: array.get(1..).unwrap_or("") }
     }
 }
 
@@ -248,13 +245,34 @@ impl<'a> Iterator for RawCalls<'a> {
     fn next(&mut self) -> Option<RawCall<'a>> {
         let rest = self.rest.strip_prefix(',').unwrap_or(self.rest);
         let rest = rest.strip_prefix(CALL_OPEN)?;
-        let id_start = self.array.len() - rest.len();
         let (id, rest) = split_string(rest)?;
         let (name, rest) = split_string(rest.strip_prefix(CALL_NAME)?)?;
         let (arguments, rest) = split_string(rest.strip_prefix(CALL_ARGUMENTS)?)?;
         self.rest = rest.strip_prefix(CALL_CLOSE)?;
-        Some(RawCall { id, id_start, name, arguments })
+        Some(RawCall { id, name, arguments })
     }
+}
+
+/// Where the id of each call is in an array of this many calls that [`Draft::call`] wrote.
+pub(crate) fn call_id_spans(array: &str, call_count: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut next = Some(1);
+    let mut left = call_count;
+    std::iter::from_fn(move || {
+        let start = next? + CALL_OPEN.len();
+        let len = split_string(array.get(start..)?)?.0.len();
+        left = left.saturating_sub(1);
+        // What is left of the last call need not be looked at.
+        next = if left > 0 { next_call(array, start + len) } else { None };
+        Some((start, start + len))
+    })
+}
+
+/// Where the next call begins after this place, which is within a call.
+fn next_call(array: &str, from: usize) -> Option<usize> {
+    // Text inside a string cannot look like this, because its quotes are escaped.
+    const BORDER: &str = "\"}},{\"id\":\"";
+    let found = memchr::memmem::find(&array.as_bytes()[from..], BORDER.as_bytes())?;
+    Some(from + found + BORDER.len() - CALL_OPEN.len())
 }
 
 /// Splits text that starts inside a JSON string before the string's closing quote.
@@ -277,4 +295,27 @@ pub(crate) fn compact(value: &Value) -> String {
     // `Value` prints itself compactly, and printing into a `String` cannot fail.
     let _ = write!(text, "{value}");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+
+    #[test]
+    fn ids_are_found_without_reading_the_last_arguments() {
+        let mut out = String::new();
+        let mut draft = Draft::begin(&mut out, Role::Assistant);
+        draft.text(&mut out, "".into());
+        let nasty = r#"{"a":"\"}},{\"id\":\"x"}"#;
+        for (id, arguments) in [("one", nasty), ("t\"w\\o", "{}"), ("}},{", nasty)] {
+            draft.call(&mut out, id.into(), "n".into(), arguments.into());
+        }
+        draft.end_calls(&mut out);
+        Draft::finish(&mut out, None);
+        let record = Record::own(&draft, out, "");
+        let ids: Vec<_> = record.call_id_spans().map(|(start, end)| &record.wire()[start..end]).collect();
+        assert_eq!(ids, ["one", r#"t\"w\\o"#, "}},{"]);
+        assert_eq!(ids, record.raw_calls().map(|call| call.id).collect::<Vec<_>>());
+    }
 }

@@ -174,7 +174,7 @@ impl fmt::Debug for RecordWriter {
 #[derive(Default)]
 pub struct RecordBatch {
     records: Vec<Arc<Record>>,
-    slab: SlabWriter,
+    slabs: SlabWriter,
 }
 
 impl RecordBatch {
@@ -185,7 +185,7 @@ impl RecordBatch {
 
     /// How many records the batch holds.
     pub fn len(&self) -> usize {
-        self.records.len() + self.slab.len()
+        self.records.len() + self.slabs.len()
     }
 
     /// Whether the batch holds no record.
@@ -196,11 +196,11 @@ impl RecordBatch {
     /// Ends the writer's record and adds it. Returns `false`, and adds nothing, when the pieces break a rule.
     pub fn add(&mut self, writer: &mut RecordWriter) -> bool {
         let Some(draft) = writer.end() else { return false };
-        self.slab.begin(usize::MAX);
-        self.slab.messages.push_str(&writer.text);
-        self.slab.metas.push_str(&writer.meta);
-        self.slab.end(draft);
-        if self.slab.is_full() {
+        self.slabs.begin(usize::MAX);
+        self.slabs.slab.messages.push_str(&writer.text);
+        self.slabs.slab.metas.push_str(&writer.meta);
+        self.slabs.end(draft);
+        if self.slabs.is_full() {
             self.seal();
         }
         true
@@ -220,7 +220,7 @@ impl RecordBatch {
 
     /// Makes the records of the open slab.
     fn seal(&mut self) {
-        self.slab.seal(|record| self.records.push(record));
+        self.slabs.seal(|record| self.records.push(record));
     }
 }
 

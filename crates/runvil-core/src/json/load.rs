@@ -174,7 +174,7 @@ fn load(text: &str, check_placement: bool) -> Result<MessageList, JsonLoadError>
 struct Loader<'a> {
     list: MessageList,
     reader: MessageReader<'a>,
-    slab: SlabWriter,
+    slabs: SlabWriter,
     check_placement: bool,
     /// Whether a record of another role than system came.
     led: bool,
@@ -182,15 +182,15 @@ struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Refusal> {
-        let position = self.list.len() + self.slab.len() + 1;
-        self.slab.begin(cursor.text().len() - cursor.offset());
-        let draft = self.reader.read(cursor, position, &mut self.slab.messages, &mut self.slab.metas)?;
+        let position = self.list.len() + self.slabs.len() + 1;
+        self.slabs.begin(cursor.text().len() - cursor.offset());
+        let draft = self.reader.read(cursor, position, &mut self.slabs.slab.messages, &mut self.slabs.slab.metas)?;
         if draft.role == Role::System && self.led && self.check_placement {
             return Err(ListError::at(Code::LateSystem, position).into());
         }
         self.led |= draft.role != Role::System;
-        self.slab.end(draft);
-        if self.slab.is_full() {
+        self.slabs.end(draft);
+        if self.slabs.is_full() {
             self.flush();
         }
         Ok(())
@@ -198,7 +198,7 @@ impl<'a> Loader<'a> {
 
     /// Makes the records that were read since the last time.
     fn flush(&mut self) {
-        self.slab.seal(|record| self.list.push_loaded(record));
+        self.slabs.seal(|record| self.list.push_loaded(record));
         // While the records are at hand, the checks and the composition take them up cheaply.
         self.list.take_up();
     }

@@ -97,11 +97,11 @@ impl Fields<'_> {
 
 /// What was found where a message should be.
 #[derive(Debug)]
-enum Scanned<'a> {
+enum Scanned {
     /// A value that is no object.
     NoObject,
-    /// The fields of a message, not yet checked.
-    Fields(Fields<'a>),
+    /// Fields, not yet checked.
+    Fields,
     /// A message that was checked and written.
     Written(Draft),
 }
@@ -128,13 +128,14 @@ impl<'a> MessageReader<'a> {
         metas: &mut String,
     ) -> Result<Draft, Refusal> {
         let meta_start = metas.len();
-        let fields = match self.scan(cursor, out, metas) {
-            Ok(Scanned::Fields(fields)) => fields,
+        let mut fields = Fields { meta_start, ..Fields::default() };
+        match self.scan(cursor, &mut fields, out, metas) {
+            Ok(Scanned::Fields) => {}
             Ok(Scanned::Written(draft)) => return Ok(draft),
             Ok(Scanned::NoObject) => return Err(ListError::at(Code::RecordNotTable, position).into()),
             Err(fault) if fault.limit => return Err(ListError::not_json_record(position, fault.reason).into()),
             Err(fault) => return Err(Refusal::Text(fault)),
-        };
+        }
         let role = check_role(fields.role, position)?;
         let chat_form = match (fields.tool_calls, self.calls.first()) {
             (Slot::List, Some(call)) => call.function.is_some(),
@@ -162,7 +163,13 @@ impl<'a> MessageReader<'a> {
     }
 
     /// Finds the fields of a message, checking that all of it is JSON.
-    fn scan(&mut self, cursor: &mut Cursor<'a>, out: &mut String, metas: &mut String) -> Result<Scanned<'a>, Fault> {
+    fn scan(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        fields: &mut Fields<'a>,
+        out: &mut String,
+        metas: &mut String,
+    ) -> Result<Scanned, Fault> {
         if cursor.peek() != Some(b'{') {
             // The levels of a record count from its fields' values.
             if cursor.peek() == Some(b'[') {
@@ -173,12 +180,11 @@ impl<'a> MessageReader<'a> {
             return Ok(Scanned::NoObject);
         }
         self.arguments.clear();
-        let mut fields = Fields { meta_start: metas.len(), ..Fields::default() };
         let start = cursor.offset();
         // Most messages begin in the same way, and many are in wire form as they stand.
         if let Some(role) = Role::ALL.into_iter().find(|role| cursor.eat_text(opening(*role))) {
             fields.role = Slot::Text(role.as_str().into());
-            self.field(cursor, b"content", &mut fields, metas)?;
+            self.field(cursor, b"content", fields, metas)?;
             if role == Role::Tool && cursor.eat_text(CALL_ID_KEY) {
                 fields.tool_call_id = self.slot(cursor, 0)?;
             }
@@ -190,17 +196,16 @@ impl<'a> MessageReader<'a> {
                     return Ok(Scanned::Written(draft));
                 }
                 self.calls.clear();
-                return Ok(Scanned::Fields(fields));
+                return Ok(Scanned::Fields);
             }
-            cursor
-                .more_entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
+            cursor.more_entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), fields, metas))?;
         } else {
-            cursor.entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), &mut fields, metas))?;
+            cursor.entries(0, |cursor, key, _| self.field(cursor, key.decoded().as_bytes(), fields, metas))?;
         }
         if fields.tool_calls != Slot::List {
             self.calls.clear();
         }
-        Ok(Scanned::Fields(fields))
+        Ok(Scanned::Fields)
     }
 
     /// Reads the value of one field.

@@ -15,8 +15,10 @@ pub(crate) const fn is_special(byte: u8) -> bool {
 /// A bit for each byte that must be escaped, the first byte's lowest.
 fn special_mask(block: [u8; BLOCK]) -> u32 {
     let bytes = u8x16::new(block);
-    let control = bytes.min(u8x16::splat(0x1f)).simd_eq(bytes);
-    (control | bytes.simd_eq(u8x16::splat(b'"')) | bytes.simd_eq(u8x16::splat(b'\\'))).to_bitmask()
+    // One bit moved, the control characters and the quote are all up to 0x20, and nothing else is.
+    let moved = bytes ^ u8x16::splat(b'"' ^ 0x20);
+    let control_or_quote = moved.min(u8x16::splat(0x20)).simd_eq(moved);
+    (control_or_quote | bytes.simd_eq(u8x16::splat(b'\\'))).to_bitmask()
 }
 
 /// The position of the first byte from `from` on that cannot stand for itself in a JSON string.
