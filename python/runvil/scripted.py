@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
     from runvil.broker import Request
     from runvil.replies import Line, When
-    from runvil.reply import BackendReply
+    from runvil.reply import Reply
 
 
 class ScriptedBroker(Broker):
     """Answers model requests from a script, and stands in for packs and the user if the script has lines for them.
 
-    A script is JSON Lines. Model answers are used in order: each request takes the first unused line that fits it. A
-    request that no line fits fails with a model error of kind `Unavailable`.
+    A script is JSON Lines; the docstring of `runvil.replies` tells what a line may hold. Model answers are used in
+    order: each request takes the first unused line that fits it. A request that no line fits fails with a model error
+    of kind `Unavailable`.
 
     Attributes:
         packs: The packs that the script declares, for the `packs` of a run.
@@ -80,8 +81,13 @@ class ScriptedBroker(Broker):
             for name, tools in script.packs.items()
         ]
 
-    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> BackendReply:
-        """Answers with the first unused line that fits the request."""
+    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> Reply:
+        """Answers with the first unused line that fits the request.
+
+        Raises:
+            ModelError: The line is a failure, or there is none.
+            CancelledError: The line is a call that was dropped.
+        """
         line = self._take(request)
         if line.error is None or line.fragments is not None:
             await self._send_fragments(line, on_fragment)
@@ -89,7 +95,8 @@ class ScriptedBroker(Broker):
             await asyncio.sleep(line.delay)
         if line.error is not None:
             raise line.error.to_exception()
-        assert line.reply is not None  # noqa: S101 - a line holds one or the other
+        if line.reply is None:
+            raise asyncio.CancelledError
         return line.reply
 
     def user_input(self) -> str | None:
@@ -180,6 +187,8 @@ class _ScriptedTool(Tool):
         line = self._lines.popleft() if len(self._lines) > 1 else self._lines[0]
         if line.delay:
             await asyncio.sleep(line.delay)
+        if line.dropped:
+            raise asyncio.CancelledError
         if line.error is not None:
             raise ToolError(line.error)
         return line.result if isinstance(line.result, str) else to_json(line.result)

@@ -76,4 +76,13 @@ async def test_answers_behind_a_call_that_never_ends_are_kept(tmp_path: Path) ->
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert [line["result"] for line in json_lines(file) if "tool" in line] == ["found 2", "found 3"]
+    tools = [line for line in json_lines(file) if "tool" in line]
+    assert [line.get("result", line.get("dropped")) for line in tools] == [True, "found 2", "found 3"]
+    # The replay gives each call the answer it had; the first is cancelled again, and with it the run.
+    log = tmp_path / "run.jsonl"
+    script = runvil.ScriptedBroker.load(file)
+    with pytest.raises(runvil.RunCancelled):
+        await runvil.run_async(PROMPT, models=runvil.Model("m", broker=script), packs=script.packs, log=log)
+    answers = [line for line in json_lines(log) if line["kind"] == "answer" and line["of"] == "tool_call"]
+    assert [(line["call_id"], line["answer"]) for line in answers if line["answer"] == "dropped"] == [("c1", "dropped")]
+    assert all(line["text"] == f"found {line['call_id'][1]}" for line in answers if line["answer"] == "tool_output")
