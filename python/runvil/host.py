@@ -64,7 +64,7 @@ class Host:
     def load_library(self, name: str) -> str | bytes | Awaitable[str | bytes | None] | None:
         """Gives the source of a library that the prompt requires; None leaves it to the file beside the prompt.
 
-        May be an `async def`; a plain `def` runs on a thread of its own.
+        May be an `async def`; a plain `def` runs on a thread of its own. When it raises, `require` fails.
         """
         del name
         return None

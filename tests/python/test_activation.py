@@ -123,7 +123,10 @@ async def test_a_plain_activate_runs_on_a_thread() -> None:
         (None, "a rendered tool must be a dict"),
         ({"description": "x"}, "a rendered tool lacks its parameters"),
         ({"description": 3, "parameters": {}}, "description of a rendered tool cannot be a int"),
-        ({"description": "\ud800", "parameters": {}}, "description of a rendered tool cannot be a str"),
+        (
+            {"description": "\ud800", "parameters": {}},
+            "description of a rendered tool holds text with a lone surrogate",
+        ),
         ({"parameters": {"a": {1}}}, "the parameters of a tool holds a set, which JSON cannot"),
         ({"parameters": {"a": float("nan")}}, "the parameters of a tool holds NaN, which JSON cannot"),
         ({"parameters": []}, None),
