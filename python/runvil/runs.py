@@ -36,7 +36,8 @@ class Result(NamedTuple):
 async def run_async(prompt: Prompt, args: str = "", **options: Unpack[RunOptions]) -> Result:
     """Runs a prompt to its end.
 
-    Cancelling the call cancels the run, stops its work, and raises CancelledError.
+    Cancelling the call cancels the run, stops its work, and raises CancelledError. Before, it waits until every tool,
+    hook and broker that is an async function has ended; a plain function, on its thread, is left to itself.
 
     Args:
         prompt: The prompt.
@@ -116,7 +117,11 @@ class RunHandle:
         return self._plan.execution
 
     def cancel(self) -> None:
-        """Cancels the run and stops its work. May be called from any thread; a run that has ended is left alone."""
+        """Cancels the run and stops its work. May be called from any thread; a run that has ended is left alone.
+
+        The run ends once its work has, which `result` waits for: async functions are awaited, however long they take to
+        clean up, plain ones are left to themselves. Work that takes no notice is named in the log of `runvil`.
+        """
         self._cancelled = True
         if self._harness is not None:
             self._harness.cancel()
@@ -160,7 +165,10 @@ class RunHandle:
         return queue
 
     async def _ended(self) -> None:
-        await asyncio.wait([self._task])
+        """Waits for the end of the run, which is cancelled, also when the waiting task is cancelled meanwhile."""
+        while not self._task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self._task])
 
     def _pass_deadline(self) -> None:
         self._too_late = True
