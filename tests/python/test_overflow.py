@@ -115,13 +115,13 @@ async def test_an_error_inside_a_started_stream() -> None:
     started = 'data: {"choices": [{"delta": {"content": "par"}}]}\n\n'
     failed = error("Current length is 9000 while limit is 8192")
     with answering(200, f"{started}data: {json.dumps(failed)}\n\n", "text/event-stream") as url:
-        for overflow, kind in (("strict", "internal"), ("extended", "context_exhausted")):
-            model = Model("m", context=4096, broker=HttpBroker(url, overflow=overflow))
-            pieces: list[str] = []
+        judged = {"internal": HttpBroker(url), "context_exhausted": HttpBroker(url, overflow="extended")}
+        for kind, broker in judged.items():
+            pieces: list[runvil.Fragment] = []
             with pytest.raises(LoopError) as raised:
-                await Conversation().user("hi").loop(model, on_fragment=lambda piece, to=pieces: to.append(piece.text))
-            assert (raised.value.kind, pieces) == (kind, ["par"])
-            counts = (9000, 8192) if overflow == "extended" else (None, None)
+                await Conversation().user("hi").loop(Model("m", broker=broker), on_fragment=pieces.append)
+            assert (raised.value.kind, [piece.text for piece in pieces]) == (kind, ["par"])
+            counts = (None, None) if kind == "internal" else (9000, 8192)
             assert (raised.value.used, raised.value.limit) == counts
 
 
