@@ -11,7 +11,7 @@ from runvil import _native
 from runvil.errors import ModelError
 from runvil.host import Fragment
 from runvil.reply import Reply
-from runvil.schema import is_unicode
+from runvil.schema import escaped, is_unicode
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
@@ -47,14 +47,9 @@ async def ask(
 def _failed(
     failure: ModelError, cause: BaseException
 ) -> tuple[tuple[str, Mapping[str, Any]], ModelError, BaseException]:
-    detail, note = _escaped(failure.detail), _escaped(failure.note)
+    detail, note = (None if text is None else escaped(text) for text in (failure.detail, failure.note))
     failure = ModelError(failure.kind, failure.status, detail, note, failure.used, failure.limit)
     return ("model_failure", _fields(failure)), failure, cause
-
-
-def _escaped(text: str | None) -> str | None:
-    """A text with escapes for halves of surrogate pairs, which no UTF-8 can hold."""
-    return text if text is None or is_unicode(text) else text.encode(errors="backslashreplace").decode()
 
 
 def _fields(error: ModelError) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from runvil import _native
 from runvil.asking import Live, LiveText, ask
 from runvil.broker import Request
-from runvil.errors import ToolError
+from runvil.errors import InputError, ToolError
 from runvil.estimators import Counter, Tokenizer, failed_count
 from runvil.host import Host, read_library
 from runvil.packs import call_tool
-from runvil.schema import is_unicode
+from runvil.schema import escaped, is_unicode
 from runvil.threads import call_user_code, in_thread
 
 if TYPE_CHECKING:
@@ -186,6 +186,10 @@ class Effects:
             return "input_unavailable", None
         try:
             text = await call_user_code(self._host.user_input)
+        except InputError as error:
+            message = escaped(str(error))
+            self._caused((message, error))
+            return "input_failure", {"message": message}
         except Exception as error:  # noqa: BLE001 - a hook may raise anything; the caller finds it as the cause
             message = f"the Host's user_input hook raised {type(error).__name__}"
             self._caused((message, error))

@@ -277,6 +277,10 @@ class ToolError(Exception):
     """A tool call that failed, with a text the model may read."""
 
 
+class InputError(Exception):
+    """A question to the user that failed, with a text the prompt may read. A `Host.user_input` hook raises it."""
+
+
 class ConfigError(Exception):
     """A `runvil.toml` that cannot be used. The message names the file, the key and, where it is known, the line."""
 

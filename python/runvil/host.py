@@ -57,6 +57,7 @@ class Host:
     def user_input(self) -> str | Awaitable[str | None] | None:
         """Answers the prompt's `user_input()`. None says that no input is to be had.
 
+        When it raises, `user_input()` fails; the prompt can read the text of a `runvil.errors.InputError`.
         May be an `async def`; a plain `def` runs on a thread of its own.
         """
         return None

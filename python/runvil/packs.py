@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from runvil import _native
 from runvil.errors import ToolError
-from runvil.schema import Signature, is_unicode, result_text
+from runvil.schema import Signature, escaped, is_unicode, result_text
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     except ToolError as error:
         if is_unicode(str(error)):
             raise
-        raise ToolError(str(error).encode(errors="backslashreplace").decode()) from error
+        raise ToolError(escaped(str(error))) from error
     except (Exception, SystemExit) as error:
         # A tool that leaves with `sys.exit`, as command lines do, ends its call and not the program.
         raise ToolError(f"{path} failed: {type(error).__name__}") from error

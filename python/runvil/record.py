@@ -52,8 +52,8 @@ class AnswerRecorder:
                 self._next_round += 1
         elif effect.kind == "tool_call":
             self._tool_answer(effect, _tool_line(effect.path, what, payload))
-        elif what == "user_input":
-            self._lines.write({"user": payload["text"]})
+        elif effect.kind == "user_input":
+            self._lines.write(_user_line(what, payload))
 
     def _tool_answer(self, effect: Effect, line: dict[str, Any]) -> None:
         calls = self._calls.setdefault(effect.path, deque())
@@ -88,6 +88,14 @@ def _tool_line(path: str, what: str, payload: Any) -> dict[str, Any]:
     if what == "tool_failure":
         return {"tool": path, "error": payload["message"]}
     return {"tool": path, "dropped": True}
+
+
+def _user_line(what: str, payload: Any) -> dict[str, Any]:
+    if what == "user_input":
+        return {"user": payload["text"]}
+    if what == "input_failure":
+        return {"user": None, "error": payload["message"]}
+    return {"user": None} | ({} if what == "input_unavailable" else {"dropped": True})
 
 
 def _model_line(what: str, payload: Any) -> dict[str, Any]:

@@ -13,10 +13,12 @@ A script is JSON Lines; blank lines are skipped, and an unknown key is refused. 
   `runvil.ModelError`. A recording has the kind, because other rules may have judged the live run.
 - A tool: `{"pack": NAME, "tools": [...]}` declares a pack, `{"tool": PATH, "result": ...}` or `{"tool": PATH, "error":
   TEXT}` answers that tool's calls in order; the last line repeats.
-- The user: `{"user": TEXT}` answers `user_input()` in order.
+- The user: `{"user": TEXT}` answers `user_input()` in order. `{"user": null}` says that there is no input this time,
+  `{"user": null, "error": TEXT}` that it could not be asked for.
 
-`{"dropped": true}` and `{"tool": PATH, "dropped": true}` are calls that got no answer because they were cancelled, by
-the end of their run or from within. They are cancelled again, which their caller sees as an error of kind `cancelled`.
+`{"dropped": true}`, `{"tool": PATH, "dropped": true}` and `{"user": null, "dropped": true}` are calls that got no
+answer because they were cancelled, by the end of their run or from within. They are cancelled again, which their caller
+sees as an error of kind `cancelled`.
 
 A model's answer and a tool's may have a `delay_ms`, and a model's a `when`, which limits the requests it fits.
 """
@@ -122,9 +124,11 @@ class ToolLine:
 
 @dataclass(frozen=True, slots=True)
 class UserLine:
-    """What the user types."""
+    """What the user types; with None there is no input, or an error, or the question is cancelled."""
 
-    text: str
+    text: str | None
+    error: str | None = None
+    dropped: bool = False
 
 
 Line: TypeAlias = AnswerLine | PackLine | ToolLine | UserLine
@@ -257,9 +261,12 @@ def _read_tool(line: _Fields) -> ToolLine:
 
 
 def _read_user(line: _Fields) -> UserLine:
-    text = line.required_text("user")
+    text = line.text("user", null=True)
+    error, dropped = line.text("error"), line.mark("dropped")
     line.finish()
-    return UserLine(text)
+    if (text is not None) + (error is not None) + dropped > 1:
+        raise line.fail('a user line has a text, or null and perhaps "error" or "dropped"')
+    return UserLine(text, error, dropped)
 
 
 _READERS: dict[str, Callable[[_Fields], Line]] = {"pack": _read_pack, "tool": _read_tool, "user": _read_user}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runvil.broker import Broker
-from runvil.errors import ModelError, RepliesError, ToolError
+from runvil.errors import InputError, ModelError, RepliesError, ToolError
 from runvil.packs import Pack, Tool, to_json
 from runvil.replies import AnswerLine, PackLine, ToolLine, UserLine, parse_line
 
@@ -100,8 +100,20 @@ class ScriptedBroker(Broker):
         return line.reply
 
     def user_input(self) -> str | None:
-        """The next scripted line of the user; None when there is none left."""
-        return self._user.popleft() if self._user else None
+        """The next scripted line of the user; None when it says that there is no input, and when there is none left.
+
+        Raises:
+            InputError: The line says that the user could not be asked.
+            CancelledError: The line is a question that was dropped.
+        """
+        if not self._user:
+            return None
+        line = self._user.popleft()
+        if line.dropped:
+            raise asyncio.CancelledError
+        if line.error is not None:
+            raise InputError(line.error)
+        return line.text
 
     async def _send_fragments(self, line: AnswerLine, on_fragment: Callable[[str], object] | None) -> None:
         """Sends the reply's text piece by piece, waiting the line's delay before each piece."""
@@ -135,7 +147,7 @@ class _Script:
     answers: list[AnswerLine] = field(default_factory=list)
     packs: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     tools: dict[str, list[ToolLine]] = field(default_factory=dict)
-    user: list[str] = field(default_factory=list)
+    user: list[UserLine] = field(default_factory=list)
 
 
 def _read(text: str, path: str) -> _Script:
@@ -164,8 +176,8 @@ def _add(line: Line, script: _Script, where: str, first_use: dict[str, str]) -> 
         case ToolLine():
             script.tools.setdefault(line.tool, []).append(line)
             first_use.setdefault(line.tool, where)
-        case UserLine(text):
-            script.user.append(text)
+        case UserLine():
+            script.user.append(line)
 
 
 class _ScriptedTool(Tool):

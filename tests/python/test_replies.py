@@ -188,8 +188,10 @@ MISTAKES: list[tuple[str, str]] = [
     ('{"tool": "web/search", "result": "x", "error": "y"}', 'a tool line needs either "result" or "error"'),
     ('{"tool": "web/search", "result": "x", "dropped": true}', 'a tool line needs either "result" or "error"'),
     ('{"tool": "web/search", "result": "x"}', 'tool "web/search" is declared by no "pack" line'),
+    ('{"user": "a", "error": "b"}', 'a user line has a text, or null and perhaps "error" or "dropped"'),
+    ('{"user": null, "error": "b", "dropped": true}', "a user line has a text, or null and perhaps"),
     ('{"user": 1}', '"user" must be a string, got the number 1'),
-    ('{"user": "a", "delay_ms": 1}', 'the line has the unknown key "delay_ms"; keys: user'),
+    ('{"user": "a", "delay_ms": 1}', 'the line has the unknown key "delay_ms"; keys: user, error, dropped'),
 ]
 
 

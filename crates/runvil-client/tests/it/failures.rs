@@ -1,6 +1,6 @@
 //! Answers that are failures.
 
-use runvil_client::{Client, Progress};
+use runvil_client::{Bytes, Client, Progress};
 use runvil_core::failure::{FailureKind, ModelFailure};
 use runvil_core::overflow::{Classifier, OverflowMode};
 use runvil_core::reply::Reply;
@@ -98,7 +98,7 @@ async fn extended(bytes: Vec<u8>, window: Option<u64>) -> (Result<Reply, ModelFa
         Progress::Text(piece) => text.push_str(piece),
         Progress::Retry(retry) => panic!("{retry:?}"),
     };
-    let result = Client::new(options).unwrap().complete("{}", window, on_progress).await;
+    let result = Client::new(options).unwrap().complete(Bytes::from_static(b"{}"), window, on_progress).await;
     (result, text, server.requests().len())
 }
 
@@ -117,7 +117,7 @@ async fn the_extended_rule_judges_errors_inside_a_stream_too() {
         ),
         (
             "data: {\"error\":{\"message\":\"too many tokens\",\"code\":\"rate_limit_exceeded\"}}\n\n".into(),
-            FailureKind::ServerError,
+            FailureKind::RateLimited,
             None,
             None,
         ),
