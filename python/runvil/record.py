@@ -25,7 +25,8 @@ class AnswerRecorder:
     """Writes each answer of a run in the format of scripted replies.
 
     Model answers are written in the order of their requests and a tool's answers in the order of its calls, so a
-    replay gives each the answer it had. A call that was dropped has a line of its own, and the replay drops it again.
+    replay gives each the answer it had. A call that was dropped has a line of its own, and the replay drops it again:
+    where the run had been cancelled the replay ends as cancelled at that call, unless the prompt catches the error.
     """
 
     def __init__(self, path: str | os.PathLike[str], packs: Sequence[Pack]) -> None:

@@ -60,6 +60,10 @@ return table.concat(seen, '\\n')
 )
 
 
+APART = ("run_parameters", "answer", "chat", "model_retry", "outcome")
+"""The lines of a run log that are no events."""
+
+
 class Live(runvil.Broker):
     """Answers at random, as a model and its server may."""
 
@@ -154,8 +158,7 @@ async def outcome(log: Path, **options: Any) -> tuple[list[dict[str, Any]], tupl
         ended = (error.kind, error.message, error.detail, error.status, error.turns, error.usage)
     except runvil.RunCancelled as error:
         ended = ("cancelled", error.turns, error.usage)
-    apart = ("run_parameters", "answer", "chat", "model_retry", "outcome")
-    return [line for line in json_lines(log) if line["kind"] not in apart], ended
+    return [line for line in json_lines(log) if line["kind"] not in APART], ended
 
 
 async def both(folder: Path, seed: int, *, cancels: bool) -> tuple[Any, Any]:
@@ -190,3 +193,50 @@ async def test_a_replay_is_the_same_run(tmp_path: Path, cancels: bool) -> None:
         assert first == again, seed
         kinds |= {line["kind"] for line in first[0]}
     assert kinds >= {"compaction_accepted", "model_turn_failed", "tool_call_failed", "tool_result", "user_input"}
+
+
+class Impatient(User):
+    """Cancels the run after so many events."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self.left = chance.randint(1, 150)
+        self.handle: runvil.RunHandle | None = None
+
+    def on_event(self, event: runvil.Event) -> None:
+        self.left -= 1
+        if self.left == 0 and self.handle is not None:
+            self.handle.cancel()
+
+
+async def test_a_replay_of_a_cancelled_run_is_the_same_up_to_there(tmp_path: Path) -> None:
+    cancelled = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        host, broker = Impatient(chance), Live(chance, cancels=False)
+        record, log = tmp_path / f"{seed}.record.jsonl", tmp_path / f"{seed}.live.jsonl"
+        host.handle = runvil.start(
+            PROMPT,
+            models=runvil.Model("m", context=2000, broker=broker),
+            packs=[tools(chance, cancels=False)],
+            host=host,
+            record=record,
+            log=log,
+            execution="x",
+            seed=1,
+        )
+        try:
+            await host.handle.result()
+        except runvil.RunCancelled:
+            cancelled += 1
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        live = [line for line in json_lines(log) if line["kind"] not in APART]
+        ended = ("lua_teardown_started", "lua_teardown_succeeded", "run_failed")
+        while live[-1]["kind"] in ended:
+            live.pop()
+        script = runvil.ScriptedBroker.load(record)
+        model = runvil.Model("m", context=2000, broker=script)
+        log = tmp_path / f"{seed}.again.jsonl"
+        again, _ = await outcome(log, models=model, packs=script.packs, host=Scripted(script))
+        assert again[: len(live)] == live, seed
+    assert cancelled > 10
