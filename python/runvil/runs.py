@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from runvil.errors import RunCancelled, RunError
 from runvil.harness import Harness
 from runvil.plan import Plan, RunOptions
+from runvil.threads import ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -101,6 +102,7 @@ class RunHandle:
         self._cancelled = False
         self._harness: Harness | None = None
         self._activation: asyncio.Task[None] | None = None
+        self._given_up: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         if plan.native is not None:
             self._harness = self._make_harness(plan.native)
@@ -186,13 +188,17 @@ class RunHandle:
     def _stop_activating(self) -> None:
         if self._activation is not None:
             self._activation.cancel()
+        if self._given_up is not None and not self._given_up.done():
+            self._given_up.set_result(None)
 
     async def _activate(self) -> Harness:
         """Activates the packs, then opens the run. A run that is cancelled meanwhile begins, and ends as cancelled."""
         self._activation = self._loop.create_task(self._plan.activate())
+        self._given_up = self._loop.create_future()
         if self._cancelled:
-            self._activation.cancel()
-        await asyncio.wait([self._activation])
+            self._stop_activating()
+        await asyncio.wait([self._activation, self._given_up], return_when=asyncio.FIRST_COMPLETED)
+        await ended({self._activation: "the activation of a pack"})
         if not self._activation.cancelled():
             self._activation.result()
         harness = self._harness = self._make_harness(self._plan.open())
