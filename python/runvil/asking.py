@@ -12,7 +12,7 @@ from runvil.errors import ModelError
 from runvil.host import Fragment
 from runvil.reply import Reply
 from runvil.schema import escaped, is_unicode
-from runvil.threads import call_user_code
+from runvil.threads import call_user_code, cancellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +75,7 @@ class Live:
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        self._cancellings = cancellings()
         self._thread = threading.get_ident()
 
     def __call__(self, report: Any) -> None:
@@ -86,7 +87,9 @@ class Live:
             self._loop.call_soon_threadsafe(self._deliver, report)
 
     def _deliver(self, report: Any) -> None:
-        if self.failure is not None or self._task is None or self._task.cancelled() or self._task.cancelling():
+        if self.failure is not None or self._task is None or self._task.cancelled():
+            return
+        if self._task.cancelling() > self._cancellings:
             return
         try:
             self._receive(report)

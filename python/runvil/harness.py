@@ -130,7 +130,9 @@ class Harness:
     def _finish(self, task: asyncio.Task[Answer]) -> None:
         self._stopping.pop(task, None)
         pending = self._pending.pop(task, None)
-        if pending is None:  # dropped before: the run has its answer
+        if pending is None:  # dropped before: the run has its answer, and nobody asks for what came of it
+            if not task.cancelled():
+                task.exception()
             return
         self._answered(task, *pending)
 

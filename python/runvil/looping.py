@@ -14,7 +14,7 @@ from runvil.broker import Request
 from runvil.errors import LoopError, ToolError
 from runvil.estimators import Counter, Tokenizer, failed_count
 from runvil.packs import Tool, call_tool, make_tool
-from runvil.threads import ended, in_thread, is_cancelled
+from runvil.threads import cancellings, ended, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -182,10 +182,11 @@ class Loop:
         self, loop: _native.ConversationLoop, request: Request
     ) -> tuple[_native.LoopStep, BaseException | None]:
         live = None if self._on_fragment is None else LiveText(self._on_fragment, request)
+        before = cancellings()
         try:
             (kind, fields), _, cause = await ask(self._model.broker, request, live)
         except asyncio.CancelledError:
-            if is_cancelled():
+            if cancellings() > before:
                 raise
             # The broker gave the call up; a run reports that in these words.
             raise LoopError("cancelled", "interrupted by Ctrl-C") from None
@@ -264,6 +265,6 @@ class Toolbox:
         except ToolError as error:
             return "failure", str(error), False
         except asyncio.CancelledError:
-            if is_cancelled():
+            if cancellings():
                 raise
             return "dropped", "", False

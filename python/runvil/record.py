@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,12 +68,12 @@ class AnswerRecorder:
 
     def close(self) -> None:
         """Writes what is left, the answers behind one that never came, and closes the file."""
-        for number in range(self._next_round, max(self._rounds, default=-1) + 1):
-            self._lines.write(self._rounds.get(number, {"dropped": True}))
-        for path, calls in self._calls.items():
-            for call in calls:
-                self._lines.write(call.line or {"tool": path, "dropped": True})
-        self._lines.close()
+        with contextlib.closing(self._lines):
+            for number in range(self._next_round, max(self._rounds, default=-1) + 1):
+                self._lines.write(self._rounds.get(number, {"dropped": True}))
+            for path, calls in self._calls.items():
+                for call in calls:
+                    self._lines.write(call.line or {"tool": path, "dropped": True})
 
 
 @dataclass(slots=True)

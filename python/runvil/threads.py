@@ -68,10 +68,13 @@ async def call_user_code(function: Callable[..., Any], *args: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-def is_cancelled() -> bool:
-    """Whether somebody cancels the current task. A CancelledError may as well come from within its work."""
+def cancellings() -> int:
+    """How often the current task was asked to cancel: a CancelledError may as well come from within its work.
+
+    Compare it with what it was before that work: a task that has caught a CancelledError and gone on keeps its count.
+    """
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
 
 
 async def ended(tasks: Mapping[asyncio.Task[Any], str]) -> None:

@@ -403,6 +403,22 @@ async def test_a_malformed_reply_is_no_turn_and_anchors_nothing_as_in_a_document
     assert document_told == told
 
 
+async def test_a_task_that_went_on_after_it_was_cancelled_still_hears_of_fragments() -> None:
+    pieces: list[str] = []
+
+    async def chat() -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # and `uncancel` forgotten, as most do
+            await asyncio.sleep(60)
+        conv = Conversation().user("go")
+        await conv.loop(scripted({"text": "hi"}), on_fragment=lambda fragment: pieces.append(fragment.text))
+
+    task = asyncio.create_task(chat())
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+    assert pieces == ["hi"]
+
+
 async def test_cancelling_at_every_await_never_leaves_half_a_batch() -> None:
     batch = [{"id": name, "name": "hop", "arguments": {"steps": steps}} for name, steps in (("a", 1), ("b", 3))]
 
