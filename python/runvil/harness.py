@@ -78,6 +78,8 @@ class Harness:
             raise
         finally:
             self._drop_all()
+            for answered in self._answers:  # of a run that did not get to its end; records tell of them all the same
+                self._guarded(self._on_answer, *answered)
             await ended(self._stopping)
         if self._failure is not None:
             raise self._failure

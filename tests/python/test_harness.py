@@ -185,6 +185,25 @@ async def test_cancel_waits_for_work_that_takes_its_time_and_names_it(
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_a_driver_that_is_cancelled_itself_tells_of_every_answer() -> None:
+    seen: list[tuple[int, Answer]] = []
+
+    async def perform(_effect: Effect) -> Answer:
+        await asyncio.sleep(60)
+        return "timer", None
+
+    driver = harness(
+        Machine([Effect(1)]), perform, on_answer=lambda effect, answer, _: seen.append((effect.id, answer))
+    )
+    driving = asyncio.create_task(driver.drive())
+    await asyncio.sleep(0.01)
+    driving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert seen == [(1, ("dropped", None))]
+    assert len(asyncio.all_tasks()) == 1
+
+
 async def test_a_driver_that_is_cancelled_itself_stops_the_busy_step() -> None:
     machine = Machine(busy=True)
     driving = asyncio.create_task(harness(machine, None).drive())
