@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from runvil.packs import Pack
-from runvil.threads import call_user_code
+from runvil.threads import call_user_code, cancellings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,7 @@ async def activate(prompt: Prompt, packs: Sequence[Pack]) -> list[Pack]:
         try:
             await call_user_code(pack.activate, config)
         except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # the run is cancelled, and not something inside the pack
+            if cancellings():  # the run is cancelled, and not something inside the pack
                 raise
             failed.add(name)
             what = "goes on without it" if optional else "needs it"

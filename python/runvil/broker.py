@@ -187,5 +187,7 @@ class Broker(ABC):
         text as it arrives, in order, from any thread; the reply still holds the whole text.
 
         Raises:
-            ModelError: The call failed. Any other exception counts as kind `Transport`.
+            ModelError: The call failed. Any other exception counts as kind `Transport`, and a reply or a piece that
+                UTF-8 or JSON cannot hold as kind `MalformedResponse`.
+            CancelledError: The call is given up, which the prompt sees as an error of kind `cancelled`.
         """

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from runvil import _native
 from runvil.asking import Live, LiveText, ask
 from runvil.broker import Request
-from runvil.errors import ToolError
-from runvil.estimators import Counter, Tokenizer
+from runvil.errors import InputError, ToolError
+from runvil.estimators import Counter, Tokenizer, failed_count
 from runvil.host import Host, read_library
 from runvil.packs import call_tool
+from runvil.schema import escaped, is_unicode
 from runvil.threads import call_user_code, in_thread
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Effects:
         try:
             tokens = await in_thread(counter.count, request.conversation, request.messages(), request.tools)
         except Exception as error:  # noqa: BLE001 - a tokenizer may raise anything; the caller finds it as the cause
-            message = f"the estimator {estimator.name} raised {type(error).__name__}"
+            message = failed_count(estimator, error)
             self._caused((message, error))
             return "count_failure", {"message": message}
         return "counted", {"tokens": tokens}
@@ -161,15 +162,23 @@ class Effects:
             return "tool_failure", {"message": str(error)}
 
     async def _load_library(self, name: str) -> Answer:
-        try:
-            source = None
-            if overrides(self._host, "load_library"):
+        source = None
+        if overrides(self._host, "load_library"):
+            try:
                 source = await call_user_code(self._host.load_library, name)
-            if source is None:
+            except Exception as error:  # noqa: BLE001 - a hook may raise anything; the caller finds it as the cause
+                message = f"the Host's load_library hook raised {type(error).__name__}"
+                self._caused((message, error))
+                return "library_missing", {"message": message}
+        if source is None:
+            try:
                 data, path = read_library(name, self._prompt_path)
-                return "library", {"source": data, "path": path}
-        except LookupError as error:
-            return "library_missing", {"message": str(error)}
+            except LookupError as error:
+                return "library_missing", {"message": str(error)}
+            return "library", {"source": data, "path": path}
+        problem = None if isinstance(source, bytes) else _text_problem(source, "a string, bytes or None")
+        if problem is not None:
+            return "library_missing", {"message": f"the Host's load_library hook gave {problem}"}
         return "library", {"source": source.encode() if isinstance(source, str) else source, "path": f"{name}.lua"}
 
     async def _user_input(self) -> Answer:
@@ -177,11 +186,27 @@ class Effects:
             return "input_unavailable", None
         try:
             text = await call_user_code(self._host.user_input)
+        except InputError as error:
+            message = escaped(str(error))
+            self._caused((message, error))
+            return "input_failure", {"message": message}
         except Exception as error:  # noqa: BLE001 - a hook may raise anything; the caller finds it as the cause
             message = f"the Host's user_input hook raised {type(error).__name__}"
             self._caused((message, error))
             return "input_failure", {"message": message}
-        return ("input_unavailable", None) if text is None else ("user_input", {"text": text})
+        if text is None:
+            return "input_unavailable", None
+        problem = _text_problem(text, "a string or None")
+        if problem is not None:
+            return "input_failure", {"message": f"the Host's user_input hook gave {problem}"}
+        return "user_input", {"text": text}
+
+
+def _text_problem(value: Any, wanted: str) -> str | None:
+    """Why a value that a hook gave is no text that can be passed on; None when it is one."""
+    if not isinstance(value, str):
+        return f"a {type(value).__name__}, and not {wanted}"
+    return None if is_unicode(value) else "text with a lone surrogate"
 
 
 def overrides(host: Host, hook: str) -> bool:

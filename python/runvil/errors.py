@@ -151,6 +151,10 @@ class ModelError(Exception):
         note: Your own words, appended to the fixed text of the kind. The prompt's Lua can read them.
         used: Of a context overflow the tokens of the request, when the provider counted them.
         limit: Of a context overflow the most tokens that fit, when the provider said so.
+
+    Raises:
+        ValueError: There is no such kind, or a number is out of range.
+        TypeError: Another argument has the wrong type.
     """
 
     def __init__(
@@ -164,6 +168,12 @@ class ModelError(Exception):
     ) -> None:
         if kind not in MODEL_ERROR_KINDS:
             raise ValueError(f"unknown model error kind {kind!r}; known kinds: {', '.join(MODEL_ERROR_KINDS)}")
+        for name, text in (("detail", detail), ("note", note)):
+            if text is not None and not isinstance(text, str):
+                raise TypeError(f"{name} must be a string or None, got {type(text).__name__}")
+        for name, number, most in (("status", status, 2**16), ("used", used, 2**64), ("limit", limit, 2**64)):
+            if number is not None:
+                _check_number(name, number, most - 1)
         super().__init__(kind, status)
         self.kind = kind
         self.status = status
@@ -180,6 +190,13 @@ class ModelError(Exception):
         from runvil._native import failure_text
 
         return failure_text(self.kind, self.status, self.note)
+
+
+def _check_number(name: str, number: int, most: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{name} must be an integer or None, got {type(number).__name__}")
+    if not 0 <= number <= most:
+        raise ValueError(f"{name} must be between 0 and {most}, got {number}")
 
 
 class ConversationError(Exception):
@@ -258,6 +275,10 @@ class LoopError(Exception):
 
 class ToolError(Exception):
     """A tool call that failed, with a text the model may read."""
+
+
+class InputError(Exception):
+    """A question to the user that failed, with a text the prompt may read. A `Host.user_input` hook raises it."""
 
 
 class ConfigError(Exception):

@@ -7,8 +7,10 @@ provider reported token counts, those are used whatever the estimator. The reque
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ class Detailed:
         return {"kind": "detailed", "image_tokens": self.image_tokens}
 
 
+class WrongCountError(Exception):
+    """What a tokenizer's function gave is no count."""
+
+
 class Tokenizer:
     """Counts with a tokenizer of yours.
 
@@ -48,7 +54,7 @@ class Tokenizer:
         estimator = Tokenizer(lambda text: len(encoding.encode(text)), name="o200k_base")
 
     Args:
-        count: Gives the tokens of a text. It may be called from any thread.
+        count: Gives the tokens of a text, a plain function. It may be called from any thread.
         name: What files call the estimator.
         per_message: The framing of a message, in tokens.
         image_tokens: The tokens of one image.
@@ -59,6 +65,8 @@ class Tokenizer:
     ) -> None:
         if not callable(count):
             raise TypeError(f"count must be a function, got {type(count).__name__}")
+        if inspect.iscoroutinefunction(count):
+            raise TypeError("count must be a plain function, got an async one; it runs beside the event loop anyway")
         if not name.strip():
             raise ValueError("an estimator's name must be a text that is not blank")
         _check_count("per_message", per_message)
@@ -81,20 +89,36 @@ class Tokenizer:
             if "image_url" in part:
                 tokens += self.image_tokens
             elif text := part.get("text"):
-                tokens += self._count(text)
+                tokens += self._tokens(text)
         if calls := message.get("tool_calls"):
-            tokens += self._count(_json(calls))
+            tokens += self._tokens(_json(calls))
         return tokens
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
         """The tokens of tool schemas in wire form."""
-        return self._count(_json(tools)) if tools else 0
+        return self._tokens(_json(tools)) if tools else 0
+
+    def _tokens(self, text: str) -> int:
+        tokens: Any = self._count(text)
+        if inspect.iscoroutine(tokens):
+            tokens.close()
+        if isinstance(tokens, bool) or not hasattr(tokens, "__index__"):
+            raise WrongCountError(f"gave a {type(tokens).__name__} for the tokens of a text, and not an integer")
+        if not 0 <= tokens < 2**53:
+            raise WrongCountError(f"gave {tokens} for the tokens of a text")
+        return index(tokens)
 
     def __repr__(self) -> str:
         return f"Tokenizer(name={self.name!r})"
 
 
 Estimator = Detailed | Tokenizer
+
+
+def failed_count(estimator: Tokenizer, error: Exception) -> str:
+    """What went wrong when an estimator raised this."""
+    what = str(error) if isinstance(error, WrongCountError) else f"raised {type(error).__name__}"
+    return f"the estimator {estimator.name} {what}"
 
 
 class Counter:

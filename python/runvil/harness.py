@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from runvil.threads import step_workers
+from runvil.threads import ended, step_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -17,8 +17,6 @@ Answer: TypeAlias = tuple[str, Any]
 DROPPED: Answer = ("dropped", None)
 LOOP_WORK = 20_000
 """What a step may do on the event loop's thread, in Lua instructions or work that takes about as long."""
-GRACE = 0.5
-"""Seconds that cancelled work may take to clean up after itself."""
 
 
 class Harness:
@@ -28,6 +26,11 @@ class Harness:
     A step begins on the event loop's thread, which spares a short one two changes of threads. One that is not finished
     soon goes on in a worker thread, and so do all later steps of the run: busy Lua holds up neither the event loop nor
     other runs.
+
+    When the run is cancelled, fails or is settled, the work it still has out is cancelled, and `drive` returns once it
+    has ended, however long that takes, as an `asyncio.TaskGroup` would: nothing runs on behind a run that is over. Only
+    plain functions are left alone, for no thread can be stopped. Work that takes no notice of its cancellation keeps
+    `drive` waiting; the log of `runvil` then names it.
 
     Args:
         run: The state machine.
@@ -52,7 +55,7 @@ class Harness:
         self._on_outcome = on_outcome
         self._loop = asyncio.get_running_loop()
         self._pending: dict[asyncio.Task[Answer], tuple[Effect, float]] = {}
-        self._stopping: set[asyncio.Task[Answer]] = set()
+        self._stopping: dict[asyncio.Task[Answer], str] = {}
         self._answers: list[tuple[Effect, Answer, float]] = []
         # What `drive` waits for. A queue of asyncio holds more memory than all else here, and one waits for each run.
         self._arrival: asyncio.Future[None] | None = None
@@ -70,10 +73,14 @@ class Harness:
         """Steps the run until it is done. Cancel the run with `cancel`, not by cancelling this coroutine."""
         try:
             outcome = await self._step_until_done()
+        except BaseException:
+            self._run.cancel()  # a step in a worker thread would go on and on
+            raise
         finally:
             self._drop_all()
-            if self._stopping:
-                await asyncio.wait(self._stopping, timeout=GRACE)
+            for answered in self._answers:  # of a run that did not get to its end; records tell of them all the same
+                self._guarded(self._on_answer, *answered)
+            await ended(self._stopping)
         if self._failure is not None:
             raise self._failure
         return outcome
@@ -123,9 +130,11 @@ class Harness:
             self._arrival.set_result(None)
 
     def _finish(self, task: asyncio.Task[Answer]) -> None:
-        self._stopping.discard(task)
+        self._stopping.pop(task, None)
         pending = self._pending.pop(task, None)
-        if pending is None:  # dropped before: the run has its answer
+        if pending is None:  # dropped before: the run has its answer, and nobody asks for what came of it
+            if not task.cancelled():
+                task.exception()
             return
         self._answered(task, *pending)
 
@@ -147,7 +156,7 @@ class Harness:
             if task.done():  # its answer has come, and is not lost
                 self._answered(task, effect, started)
                 continue
-            self._stopping.add(task)
+            self._stopping[task] = _name(effect)
             task.cancel()
             self._put(effect, DROPPED, self._loop.time() - started)
 
@@ -161,3 +170,14 @@ class Harness:
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self.cancel()
+
+
+def _name(effect: Effect) -> str:
+    """What an effect is, for the log."""
+    match effect.kind:
+        case "round":
+            return "a broker"
+        case "tool_call":
+            return f"the tool {effect.path}"
+        case kind:
+            return f"the hook for {kind}"

@@ -57,6 +57,7 @@ class Host:
     def user_input(self) -> str | Awaitable[str | None] | None:
         """Answers the prompt's `user_input()`. None says that no input is to be had.
 
+        When it raises, `user_input()` fails; the prompt can read the text of a `runvil.errors.InputError`.
         May be an `async def`; a plain `def` runs on a thread of its own.
         """
         return None
@@ -64,7 +65,7 @@ class Host:
     def load_library(self, name: str) -> str | bytes | Awaitable[str | bytes | None] | None:
         """Gives the source of a library that the prompt requires; None leaves it to the file beside the prompt.
 
-        May be an `async def`; a plain `def` runs on a thread of its own.
+        May be an `async def`; a plain `def` runs on a thread of its own. When it raises, `require` fails.
         """
         del name
         return None

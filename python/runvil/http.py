@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from runvil import _native
 from runvil.broker import Broker
 from runvil.reply import BackendReply
+from runvil.schema import is_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,11 @@ class HttpBroker(Broker):
         overflow: Literal["strict", "extended"] = "strict",
         overflow_rules: Sequence[OverflowRule] = (),
     ) -> None:
+        # Checked here: an encoder's error would hold the key.
+        for name, text in (("base_url", base_url), ("api_key", api_key), ("max_tokens_field", max_tokens_field)):
+            if isinstance(text, str) and not is_unicode(text):
+                raise ValueError(f"{name} holds text with a lone surrogate")
+        _native.check_json(dict(extra_body or {}), "extra_body")
         self.base_url = base_url
         self._client = _native.HttpClient(
             base_url,

@@ -12,9 +12,9 @@ from runvil import _native
 from runvil.asking import LiveText, ask
 from runvil.broker import Request
 from runvil.errors import LoopError, ToolError
-from runvil.estimators import Counter, Tokenizer
+from runvil.estimators import Counter, Tokenizer, failed_count
 from runvil.packs import Tool, call_tool, make_tool
-from runvil.threads import in_thread
+from runvil.threads import cancellings, ended, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -168,7 +168,7 @@ class Loop:
         try:
             tokens = await in_thread(self._counter.count, request.conversation, request.messages(), request.tools)
         except Exception as error:
-            message = f"the estimator {estimator.name} raised {type(error).__name__}"
+            message = failed_count(estimator, error)
             raise LoopError("internal", f"the request could not be counted: {message}") from error
         return loop.counted(tokens)
 
@@ -182,8 +182,14 @@ class Loop:
         self, loop: _native.ConversationLoop, request: Request
     ) -> tuple[_native.LoopStep, BaseException | None]:
         live = None if self._on_fragment is None else LiveText(self._on_fragment, request)
+        before = cancellings()
         try:
             (kind, fields), _, cause = await ask(self._model.broker, request, live)
+        except asyncio.CancelledError:
+            if cancellings() > before:
+                raise
+            # The broker gave the call up; a run reports that in these words.
+            raise LoopError("cancelled", "interrupted by Ctrl-C") from None
         finally:
             if live is not None and live.failure is not None:
                 raise live.failure
@@ -194,6 +200,7 @@ class Loop:
     ) -> _native.LoopStep:
         """Runs the calls of a batch side by side. When this task is cancelled they are cancelled and awaited."""
         tasks = {asyncio.ensure_future(self._toolbox.call(name, arguments)): at for at, _, name, arguments in calls}
+        names = {at: name for at, _, name, _ in calls}
         waiting = dict(tasks)
         try:
             while waiting:
@@ -204,9 +211,10 @@ class Loop:
         except BaseException:
             for task in waiting:
                 task.cancel()
-            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-            for at, outcome in zip(waiting.values(), outcomes, strict=True):
-                loop.call_answered(at, *(outcome if isinstance(outcome, tuple) else ("dropped", "", False)))
+            await ended({task: f"the tool {names[at]}" for task, at in waiting.items()})
+            for task, at in waiting.items():
+                is_answer = not task.cancelled() and task.exception() is None
+                loop.call_answered(at, *(task.result() if is_answer else ("dropped", "", False)))
             self._report(loop)
             raise
         return step
@@ -257,7 +265,6 @@ class Toolbox:
         except ToolError as error:
             return "failure", str(error), False
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if cancellings():
                 raise
             return "dropped", "", False

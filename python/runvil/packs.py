@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from runvil import _native
 from runvil.errors import ToolError
-from runvil.schema import Signature, is_unicode, result_text
+from runvil.schema import Signature, escaped, is_unicode, result_text
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class Tool:
             raise TypeError(
                 f"parameters of tool {name!r} must be a JSON Schema, a dict, got {type(parameters).__name__}"
             )
+        if not is_unicode(description):
+            raise ValueError(f"description of tool {name!r} holds text with a lone surrogate")
+        _native.check_json(dict(parameters), f"parameters of tool {name!r}")
         self.name = name
         self.function = function
         self.description = description
@@ -335,7 +339,7 @@ async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     except ToolError as error:
         if is_unicode(str(error)):
             raise
-        raise ToolError(str(error).encode(errors="backslashreplace").decode()) from error
+        raise ToolError(escaped(str(error))) from error
     except (Exception, SystemExit) as error:
         # A tool that leaves with `sys.exit`, as command lines do, ends its call and not the program.
         raise ToolError(f"{path} failed: {type(error).__name__}") from error
@@ -347,8 +351,14 @@ def is_segment(name: str) -> bool:
 
 
 def to_json(value: Any) -> str:
-    """A value as compact JSON text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """A value as compact JSON text. It may hold any mapping, not only dicts."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
 def _check_segment(what: str, name: str) -> None:

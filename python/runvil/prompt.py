@@ -46,7 +46,8 @@ class Prompt:
         Raises:
             ParseError: It is not a valid prompt document; the error lists every problem.
         """
-        source = text.encode() if isinstance(text, str) else bytes(text)
+        # Half of a surrogate pair is then found like other bytes that are no UTF-8, with its place.
+        source = text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
         return cls._parse(source, None if path is None else Path(path))
 
     @classmethod

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+USAGE = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "cached_tokens")
+"""The token counts of a reply that mean something; others are ignored."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +50,11 @@ class Reply:
                 )
 
     def to_answer(self) -> dict[str, Any]:
-        """The reply in the engine's form."""
+        """The reply in the engine's form.
+
+        Raises:
+            TypeError: A token count is no integer.
+        """
         calls = [
             {"id": call.get("id") or "", "name": call["name"] or "", "arguments": call.get("arguments")}
             for call in self.tool_calls or ()
@@ -54,13 +63,21 @@ class Reply:
             "text": self.text,
             "tool_calls": calls,
             "finish_reason": self.finish_reason,
-            "usage": self.usage and {name: count for name, count in self.usage.items() if count is not None},
+            "usage": self.usage
+            and {name: _count(self.usage, name) for name in USAGE if self.usage.get(name) is not None},
             "reasoning": self.reasoning,
             "model": self.model,
             "metrics": None if self.metrics is None else dict(self.metrics),
             "degraded": [],
             "host_built": True,
         }
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    try:
+        return index(usage[name])
+    except TypeError:
+        raise TypeError(f"{name} of the reply's usage cannot be a {type(usage[name]).__name__}") from None
 
 
 @dataclass(slots=True, kw_only=True)

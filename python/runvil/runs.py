@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from runvil.errors import RunCancelled, RunError
 from runvil.harness import Harness
 from runvil.plan import Plan, RunOptions
+from runvil.threads import ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -36,7 +37,8 @@ class Result(NamedTuple):
 async def run_async(prompt: Prompt, args: str = "", **options: Unpack[RunOptions]) -> Result:
     """Runs a prompt to its end.
 
-    Cancelling the call cancels the run, stops its work, and raises CancelledError.
+    Cancelling the call cancels the run, stops its work, and raises CancelledError. Before, it waits until every tool,
+    hook and broker that is an async function has ended; a plain function, on its thread, is left to itself.
 
     Args:
         prompt: The prompt.
@@ -100,6 +102,7 @@ class RunHandle:
         self._cancelled = False
         self._harness: Harness | None = None
         self._activation: asyncio.Task[None] | None = None
+        self._given_up: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         if plan.native is not None:
             self._harness = self._make_harness(plan.native)
@@ -116,7 +119,11 @@ class RunHandle:
         return self._plan.execution
 
     def cancel(self) -> None:
-        """Cancels the run and stops its work. May be called from any thread; a run that has ended is left alone."""
+        """Cancels the run and stops its work. May be called from any thread; a run that has ended is left alone.
+
+        The run ends once its work has, which `result` waits for: async functions are awaited, however long they take to
+        clean up, plain ones are left to themselves. Work that takes no notice is named in the log of `runvil`.
+        """
         self._cancelled = True
         if self._harness is not None:
             self._harness.cancel()
@@ -160,7 +167,10 @@ class RunHandle:
         return queue
 
     async def _ended(self) -> None:
-        await asyncio.wait([self._task])
+        """Waits for the end of the run, which is cancelled, also when the waiting task is cancelled meanwhile."""
+        while not self._task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self._task])
 
     def _pass_deadline(self) -> None:
         self._too_late = True
@@ -178,13 +188,17 @@ class RunHandle:
     def _stop_activating(self) -> None:
         if self._activation is not None:
             self._activation.cancel()
+        if self._given_up is not None and not self._given_up.done():
+            self._given_up.set_result(None)
 
     async def _activate(self) -> Harness:
         """Activates the packs, then opens the run. A run that is cancelled meanwhile begins, and ends as cancelled."""
         self._activation = self._loop.create_task(self._plan.activate())
+        self._given_up = self._loop.create_future()
         if self._cancelled:
-            self._activation.cancel()
-        await asyncio.wait([self._activation])
+            self._stop_activating()
+        await asyncio.wait([self._activation, self._given_up], return_when=asyncio.FIRST_COMPLETED)
+        await ended({self._activation: "the activation of a pack"})
         if not self._activation.cancelled():
             self._activation.result()
         harness = self._harness = self._make_harness(self._plan.open())

@@ -265,6 +265,11 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+def escaped(text: str) -> str:
+    """A text with escapes for halves of surrogate pairs, which no UTF-8 can hold."""
+    return text if is_unicode(text) else text.encode(errors="backslashreplace").decode()
+
+
 def _json(value: Any) -> str:
     from_python = functools.partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:

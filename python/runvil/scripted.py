@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runvil.broker import Broker
-from runvil.errors import ModelError, RepliesError, ToolError
+from runvil.errors import InputError, ModelError, RepliesError, ToolError
 from runvil.packs import Pack, Tool, to_json
 from runvil.replies import AnswerLine, PackLine, ToolLine, UserLine, parse_line
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
     from runvil.broker import Request
     from runvil.replies import Line, When
-    from runvil.reply import BackendReply
+    from runvil.reply import Reply
 
 
 class ScriptedBroker(Broker):
     """Answers model requests from a script, and stands in for packs and the user if the script has lines for them.
 
-    A script is JSON Lines. Model answers are used in order: each request takes the first unused line that fits it. A
-    request that no line fits fails with a model error of kind `Unavailable`.
+    A script is JSON Lines; the docstring of `runvil.replies` tells what a line may hold. Model answers are used in
+    order: each request takes the first unused line that fits it. A request that no line fits fails with a model error
+    of kind `Unavailable`.
 
     Attributes:
         packs: The packs that the script declares, for the `packs` of a run.
@@ -80,8 +81,13 @@ class ScriptedBroker(Broker):
             for name, tools in script.packs.items()
         ]
 
-    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> BackendReply:
-        """Answers with the first unused line that fits the request."""
+    async def complete(self, request: Request, on_fragment: Callable[[str], object] | None = None) -> Reply:
+        """Answers with the first unused line that fits the request.
+
+        Raises:
+            ModelError: The line is a failure, or there is none.
+            CancelledError: The line is a call that was dropped.
+        """
         line = self._take(request)
         if line.error is None or line.fragments is not None:
             await self._send_fragments(line, on_fragment)
@@ -89,12 +95,25 @@ class ScriptedBroker(Broker):
             await asyncio.sleep(line.delay)
         if line.error is not None:
             raise line.error.to_exception()
-        assert line.reply is not None  # noqa: S101 - a line holds one or the other
+        if line.reply is None:
+            raise asyncio.CancelledError
         return line.reply
 
     def user_input(self) -> str | None:
-        """The next scripted line of the user; None when there is none left."""
-        return self._user.popleft() if self._user else None
+        """The next scripted line of the user; None when it says that there is no input, and when there is none left.
+
+        Raises:
+            InputError: The line says that the user could not be asked.
+            CancelledError: The line is a question that was dropped.
+        """
+        if not self._user:
+            return None
+        line = self._user.popleft()
+        if line.dropped:
+            raise asyncio.CancelledError
+        if line.error is not None:
+            raise InputError(line.error)
+        return line.text
 
     async def _send_fragments(self, line: AnswerLine, on_fragment: Callable[[str], object] | None) -> None:
         """Sends the reply's text piece by piece, waiting the line's delay before each piece."""
@@ -128,7 +147,7 @@ class _Script:
     answers: list[AnswerLine] = field(default_factory=list)
     packs: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     tools: dict[str, list[ToolLine]] = field(default_factory=dict)
-    user: list[str] = field(default_factory=list)
+    user: list[UserLine] = field(default_factory=list)
 
 
 def _read(text: str, path: str) -> _Script:
@@ -157,8 +176,8 @@ def _add(line: Line, script: _Script, where: str, first_use: dict[str, str]) -> 
         case ToolLine():
             script.tools.setdefault(line.tool, []).append(line)
             first_use.setdefault(line.tool, where)
-        case UserLine(text):
-            script.user.append(text)
+        case UserLine():
+            script.user.append(line)
 
 
 class _ScriptedTool(Tool):
@@ -180,6 +199,8 @@ class _ScriptedTool(Tool):
         line = self._lines.popleft() if len(self._lines) > 1 else self._lines[0]
         if line.delay:
             await asyncio.sleep(line.delay)
+        if line.dropped:
+            raise asyncio.CancelledError
         if line.error is not None:
             raise ToolError(line.error)
         return line.result if isinstance(line.result, str) else to_json(line.result)

@@ -1,4 +1,4 @@
-"""Plain functions beside an event loop."""
+"""Plain functions beside an event loop, and tasks that end."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import logging
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+_log = logging.getLogger("runvil")
+
+PATIENCE = 5.0
+"""Seconds that cancelled work may take before the log names it."""
+PATIENCE_AFTER = 60.0
+"""Seconds from then on between one mention and the next."""
 
 _Result = TypeVar("_Result")
 
@@ -58,6 +66,36 @@ async def call_user_code(function: Callable[..., Any], *args: Any) -> Any:
         return await function(*args)
     result = await in_thread(function, *args)
     return await result if inspect.isawaitable(result) else result
+
+
+def cancellings() -> int:
+    """How often the current task was asked to cancel: a CancelledError may as well come from within its work.
+
+    Compare it with what it was before that work: a task that has caught a CancelledError and gone on keeps its count.
+    """
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def ended(tasks: Mapping[asyncio.Task[Any], str]) -> None:
+    """Waits until tasks that were cancelled have ended, however long that takes; `tasks` tells what each is.
+
+    As in `asyncio.TaskGroup`, cancelling the waiting task does not cut the wait short: no work is left behind. Work
+    that takes no notice of its cancellation is named in the log after a while, and then every minute.
+    """
+    waiting = set(tasks)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE
+    while waiting:
+        try:
+            _, waiting = await asyncio.wait(waiting, timeout=max(0, until - loop.time()))
+        except asyncio.CancelledError:
+            waiting = {task for task in waiting if not task.done()}
+            continue
+        if waiting and loop.time() >= until:
+            names = ", ".join(sorted({tasks[task] for task in waiting}))
+            _log.warning("waiting for what was cancelled and has not ended: %s", names)
+            until = loop.time() + PATIENCE_AFTER
 
 
 _step_workers: ThreadPoolExecutor | None = None

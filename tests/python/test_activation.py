@@ -10,7 +10,7 @@ import pytest
 
 import runvil
 from conftest import document
-from runvil import Model, Pack, Prompt, ScriptedBroker
+from runvil import Model, Pack, Prompt, ScriptedBroker, threads
 
 USES = "uses:\n  - web\n  - {pack: extra, optional: true, config: {level: 3}}\n"
 OFFERS = (
@@ -87,6 +87,33 @@ async def test_a_pack_that_cancels_itself_is_missing() -> None:
         await runvil.run_async(prompt(), models=model(), packs=[Given("web")])
 
 
+async def test_a_pack_that_takes_its_time_to_give_up_is_awaited_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threads, "PATIENCE", 0.02)
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    class Slow(Pack):
+        async def activate(self, config: Any) -> None:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await release.wait()
+
+    run = asyncio.create_task(runvil.run_async(prompt(), models=model(), packs=[Slow("web", [look])]))
+    await begun.wait()
+    for _ in range(2):
+        run.cancel()
+        await asyncio.sleep(0.05)
+        assert not run.done()
+    assert "waiting for what was cancelled and has not ended: the activation of a pack" in caplog.messages
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_cancelling_while_a_pack_activates() -> None:
     class Slow(Extra):
         stopped = False
@@ -123,7 +150,10 @@ async def test_a_plain_activate_runs_on_a_thread() -> None:
         (None, "a rendered tool must be a dict"),
         ({"description": "x"}, "a rendered tool lacks its parameters"),
         ({"description": 3, "parameters": {}}, "description of a rendered tool cannot be a int"),
-        ({"description": "\ud800", "parameters": {}}, "description of a rendered tool cannot be a str"),
+        (
+            {"description": "\ud800", "parameters": {}},
+            "description of a rendered tool holds text with a lone surrogate",
+        ),
         ({"parameters": {"a": {1}}}, "the parameters of a tool holds a set, which JSON cannot"),
         ({"parameters": {"a": float("nan")}}, "the parameters of a tool holds NaN, which JSON cannot"),
         ({"parameters": []}, None),

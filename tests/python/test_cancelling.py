@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import runvil
-from conftest import json_lines
+from conftest import document, json_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,3 +220,123 @@ async def test_an_answer_that_arrives_with_the_cancelling_is_kept(tmp_path: Path
         await handles[0].result()
     answers = [json.dumps(line) for line in json_lines(log) if line["kind"] == "answer"]
     assert any("kept 1" in line for line in answers)
+
+
+class Slow:
+    """Work that takes a while to end when it is cancelled, as a tool and as a broker."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.release = asyncio.Event()
+        self.ended = False
+
+    async def work(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await self.release.wait()
+            self.ended = True
+
+    async def waits(self, n: int) -> str:
+        """Waits."""
+        await self.work()
+        return str(n)
+
+
+class SlowBroker(runvil.Broker):
+    """Never answers."""
+
+    def __init__(self, slow: Slow) -> None:
+        self.slow = slow
+
+    async def complete(self, request: Any, on_fragment: Any = None) -> runvil.Reply:
+        await self.slow.work()
+        return runvil.Reply(text="late")
+
+
+async def cancelled_again(task: asyncio.Task[Any], slow: Slow, times: int = 3) -> None:
+    """Cancels a task so many times; it ends when its work has, and not before."""
+    await slow.begun.wait()
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+    slow.release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert slow.ended
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("what", ["tool", "broker"])
+async def test_a_run_that_is_cancelled_again_still_waits_for_its_work(what: str) -> None:
+    slow = Slow()
+
+    def plain(n: int) -> str:
+        """Is not called."""
+        raise AssertionError
+
+    tools: list[Any] = [runvil.tool(name="waits")(slow.waits), plain]
+    broker: Any = runvil.ScriptedBroker([calls("web_waits")]) if what == "tool" else SlowBroker(slow)
+    model = runvil.Model("m", broker=broker)
+    run = runvil.run_async(PROMPT, models=model, packs=[runvil.Pack("web", tools)])
+    await cancelled_again(asyncio.create_task(run), slow)
+
+
+@pytest.mark.parametrize("what", ["tool", "broker"])
+async def test_a_loop_of_a_conversation_that_is_cancelled_again_still_waits_for_its_work(what: str) -> None:
+    slow = Slow()
+    conv = runvil.Conversation().user("go")
+    broker: Any = runvil.ScriptedBroker([calls("waits")]) if what == "tool" else SlowBroker(slow)
+    tools = [runvil.tool(name="waits")(slow.waits)]
+    task = asyncio.create_task(conv.loop(runvil.Model("m", broker=broker), tools=tools))
+    await cancelled_again(task, slow, times=3 if what == "tool" else 1)  # the broker runs within the task itself
+    assert len(conv) == 1
+
+
+async def test_a_plain_function_is_not_awaited() -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    async def waits(n: int) -> str:
+        """Is not called."""
+        raise AssertionError
+
+    def plain(n: int) -> str:
+        """Blocks."""
+        begun.set()
+        release.wait(30)
+        return str(n)
+
+    model = runvil.Model("m", broker=runvil.ScriptedBroker([calls("web_plain")]))
+    handle = runvil.start(PROMPT, models=model, packs=[runvil.Pack("web", [waits, plain])])
+    await asyncio.to_thread(begun.wait, 30)
+    handle.cancel()
+    with pytest.raises(runvil.RunCancelled):
+        await asyncio.wait_for(handle.result(), 5)
+    release.set()
+
+
+def test_a_busy_run_that_its_event_loop_abandons_keeps_no_process_alive() -> None:
+    program = """
+import asyncio, sys, runvil
+async def main():
+    runvil.start(runvil.Prompt.parse(sys.argv[1]))
+    await asyncio.sleep(0.2)
+asyncio.run(main())
+"""
+    busy = document("while true do end", roles="")
+    subprocess.run([sys.executable, "-c", program, busy], timeout=20, check=True)
+
+
+async def test_a_broker_that_gives_up_a_call_of_a_conversation() -> None:
+    # ERR-14
+    class GivesUp(runvil.Broker):
+        async def complete(self, request: Any, on_fragment: Any = None) -> runvil.Reply:
+            raise asyncio.CancelledError
+
+    conv = runvil.Conversation().user("go")
+    with pytest.raises(runvil.LoopError) as caught:
+        await conv.loop(runvil.Model("m", broker=GivesUp()))
+    assert (caught.value.kind, len(conv)) == ("cancelled", 1)
+    assert (await conv.loop(runvil.Model("m", broker=runvil.ScriptedBroker([{"text": "again"}])))).content == "again"

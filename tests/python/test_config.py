@@ -29,6 +29,7 @@ thinking_field = "chat_template_kwargs.enable_thinking"
 null_content = true
 strict_tools = true
 proxy_from_environment = true
+overflow = "extended"
 
 [providers.other]
 base_url = "https://example.org/v1"
@@ -77,7 +78,9 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         null_content=True,
         strict_tools=True,
         proxy_from_environment=True,
+        overflow="extended",
     )
+    assert config.providers["other"].overflow == "strict"
     small = config.models["small"]
     assert (small.id, small.provider, small.context, small.max_tokens) == ("qwen3-8b", "local", 32768, 2048)
     assert (small.description, small.thinking) == ("quick", "switchable")
@@ -130,6 +133,11 @@ def test_the_examples_of_providers_are_valid() -> None:
         ('[providers.a]\nbase_url = "http://h"\napi_key_env = "sk-live-1"', 3, "the name of an environment variable"),
         ("[models.small]\ncontext = 0", 2, "models.small.context must be a whole number between 1 and 4294967295"),
         ("[models.small]\ncontext = true", 2, "models.small.context must be a whole number"),
+        (
+            '[providers.p]\nbase_url = "http://h"\noverflow = "wide"',
+            3,
+            "providers.p.overflow must be one of strict, extended",
+        ),
         ('[models.small]\nthinking = "maybe"', 2, "models.small.thinking must be one of never, always, switchable"),
         ("[models]\nsmall = 3", 2, "models.small must be a table, got the number 3"),
         ("[roles]\nwriter = 3", 2, "roles.writer must be a non-empty string, got the number 3"),

@@ -7,12 +7,16 @@ import contextlib
 import json
 import pickle
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import runvil
+from conftest import document, json_lines
 from runvil import Conversation, LoopError, Model, Reply, ScriptedBroker, ToolError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 UNTRUSTED = "<untrusted_input_"
 
@@ -371,6 +375,48 @@ async def test_a_call_that_is_given_up(keep: bool) -> None:
         await conv.loop(scripted({"tool_calls": batch}), tools=[search, gives_up], keep_finished=keep)
     assert caught.value.kind == "cancelled"
     assert len(conv) == (4 if keep else 1)
+
+
+async def test_a_malformed_reply_is_no_turn_and_anchors_nothing_as_in_a_document(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 7000, "completion_tokens": 3}
+    lines: list[dict[str, Any]] = [
+        {"tool_calls": [{"id": "a", "name": "search"}], "usage": usage},
+        {"text": "fine", "usage": {"prompt_tokens": 10, "completion_tokens": 2}},
+    ]
+    lua = "models.use('writer')\nmessages:user('go')\npcall(models.loop)\nmodels.loop()"
+    log = tmp_path / "run.jsonl"
+    result = await runvil.run_async(runvil.Prompt.parse(document(lua)), models=scripted(*lines), log=log)
+    # The tokens were spent all the same.
+    assert (result.turns, result.usage) == (1, {"prompt_tokens": 7010, "completion_tokens": 5})
+
+    conv, model = Conversation().user("go"), scripted(*lines)
+    events: list[runvil.Event] = []
+    with pytest.raises(LoopError) as caught:
+        await conv.loop(model, on_event=events.append)
+    assert (caught.value.kind, len(conv)) == ("internal", 1)
+    count = conv.compose().precheck(context=8192, model="small").count
+    assert (await conv.loop(model, on_event=events.append)).content == "fine"
+    assert count < 100  # an anchor of the malformed reply would make it more than 7,000
+    told = [(event.kind, event.to_dict().get("turn")) for event in events if event.kind.startswith("model_turn")]
+    assert told == [("model_turn_failed", None), ("model_turn_completed", 1)]
+    document_told = [(line["kind"], line.get("turn")) for line in json_lines(log) if "model_turn" in line["kind"]]
+    assert document_told == told
+
+
+async def test_a_task_that_went_on_after_it_was_cancelled_still_hears_of_fragments() -> None:
+    pieces: list[str] = []
+
+    async def chat() -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # and `uncancel` forgotten, as most do
+            await asyncio.sleep(60)
+        conv = Conversation().user("go")
+        await conv.loop(scripted({"text": "hi"}), on_fragment=lambda fragment: pieces.append(fragment.text))
+
+    task = asyncio.create_task(chat())
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+    assert pieces == ["hi"]
 
 
 async def test_cancelling_at_every_await_never_leaves_half_a_batch() -> None:

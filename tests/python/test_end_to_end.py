@@ -256,3 +256,30 @@ def test_ctrl_c_in_plain_python_code_is_a_keyboard_interrupt(tmp_path: Path) -> 
         began = time.monotonic()
         assert process.wait(10) == 42
         assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("name", ["stream", "whole", "overflow", "break-off", "busy-once", "wrong-key"])
+async def test_a_recorded_run_replays_with_the_same_events(server: Server, tmp_path: Path, name: str) -> None:
+    record = tmp_path / "record.jsonl"
+    live = model(server, name, stream=name != "whole", **({"key": "wrong"} if name == "wrong-key" else {}))
+
+    async def outcome(chosen: runvil.Model) -> tuple[list[str], tuple[Any, ...]]:
+        events: list[str] = []
+
+        class Watch(runvil.Host):
+            def on_event(self, event: runvil.Event) -> None:
+                events.append(event.to_json())
+
+        prompt = chat_prompt()
+        try:
+            ended: tuple[Any, ...] = tuple(
+                await runvil.run_async(prompt, models=chosen, host=Watch(), record=record, execution="x", debug=True)
+            )
+        except runvil.RunError as error:
+            ended = (error.kind, error.message, error.reason, error.status, error.detail, error.turns)
+        return events, ended
+
+    first = await outcome(live)
+    again = await outcome(runvil.Model(name, context=4096, broker=runvil.ScriptedBroker.load(record)))
+    assert first == again
+    assert "model_turn" in "".join(first[0])

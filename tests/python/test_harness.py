@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runvil import threads
 from runvil.harness import Answer, Harness
 
 
@@ -153,7 +154,10 @@ async def test_a_run_that_was_busy_once_stays_with_the_workers() -> None:
     assert all(name.startswith("runvil step") for name in machine.step_threads)
 
 
-async def test_cancel_does_not_wait_for_work_that_will_not_stop() -> None:
+async def test_cancel_waits_for_work_that_takes_its_time_and_names_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threads, "PATIENCE", 0.02)
     release = asyncio.Event()
 
     async def perform(_effect: Effect) -> Answer:
@@ -164,10 +168,50 @@ async def test_cancel_does_not_wait_for_work_that_will_not_stop() -> None:
                 continue
         return "timer", None
 
-    driver = harness(Machine([Effect(1)]), perform)
+    driver = harness(machine := Machine([Effect(1)]), perform)
+    driving: asyncio.Task[Any] = asyncio.create_task(driver.drive())
     asyncio.get_running_loop().call_later(0.02, driver.cancel)
-    assert await within(2, driver) == "cancelled"
+    await asyncio.wait([driving], timeout=0.2)
+    assert not driving.done()
+    assert [record.message for record in caplog.records] == [
+        "waiting for what was cancelled and has not ended: the hook for timer"
+    ]
+    driving.cancel()  # does not cut the wait short
+    await asyncio.sleep(0.01)
+    assert not driving.done()
     release.set()
+    assert await driving == "cancelled"
+    assert machine.answers == [(1, ("dropped", None))]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_driver_that_is_cancelled_itself_tells_of_every_answer() -> None:
+    seen: list[tuple[int, Answer]] = []
+
+    async def perform(_effect: Effect) -> Answer:
+        await asyncio.sleep(60)
+        return "timer", None
+
+    driver = harness(
+        Machine([Effect(1)]), perform, on_answer=lambda effect, answer, _: seen.append((effect.id, answer))
+    )
+    driving = asyncio.create_task(driver.drive())
+    await asyncio.sleep(0.01)
+    driving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert seen == [(1, ("dropped", None))]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_driver_that_is_cancelled_itself_stops_the_busy_step() -> None:
+    machine = Machine(busy=True)
+    driving = asyncio.create_task(harness(machine, None).drive())
+    await asyncio.sleep(0.05)
+    driving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert machine.cancelled.is_set()
 
 
 async def test_a_settled_run_has_its_other_work_dropped() -> None:

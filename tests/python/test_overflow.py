@@ -16,12 +16,13 @@ from runvil import Conversation, HttpBroker, LoopError, Model, ModelError, Overf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 TOO_LONG = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5,000 tokens."
 
 
 @contextmanager
-def answering(status: int, body: Any) -> Iterator[str]:
+def answering(status: int, body: Any, kind: str = "application/json") -> Iterator[str]:
     """A server that gives every request this answer; yields its base URL."""
     text = (body if isinstance(body, str) else json.dumps(body)).encode()
 
@@ -29,7 +30,7 @@ def answering(status: int, body: Any) -> Iterator[str]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
@@ -38,7 +39,7 @@ def answering(status: int, body: Any) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
@@ -108,6 +109,61 @@ async def test_a_reply_that_should_not_have_come() -> None:
     with answering(200, reply | usage) as url:
         model = Model("m", context=4096, broker=HttpBroker(url))
         assert (await Conversation().user("hi").loop(model)).content == "x"
+
+
+async def test_an_error_inside_a_started_stream() -> None:
+    started = 'data: {"choices": [{"delta": {"content": "par"}}]}\n\n'
+    failed = error("Current length is 9000 while limit is 8192")
+    with answering(200, f"{started}data: {json.dumps(failed)}\n\n", "text/event-stream") as url:
+        judged = {"internal": HttpBroker(url), "context_exhausted": HttpBroker(url, overflow="extended")}
+        for kind, broker in judged.items():
+            pieces: list[runvil.Fragment] = []
+            with pytest.raises(LoopError) as raised:
+                await Conversation().user("hi").loop(Model("m", broker=broker), on_fragment=pieces.append)
+            assert (raised.value.kind, [piece.text for piece in pieces]) == (kind, ["par"])
+            counts = (None, None) if kind == "internal" else (9000, 8192)
+            assert (raised.value.used, raised.value.limit) == counts
+
+
+LOOP = runvil.Prompt.parse(document("models.use('writer')\nmessages:user('x')\nmodels.loop()"))
+REPLY = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 5000}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "options", "kind"),
+    [
+        (200, REPLY, {"overflow": "extended"}, "ContextExhausted"),
+        (422, error("Current length is 9000 while limit is 8192"), {"overflow": "extended"}, "ContextExhausted"),
+        (400, error("too many tokens", code="rate_limit_exceeded"), {"overflow": "extended"}, "Completion"),
+        (
+            418,
+            error("brevity: 10 of 5"),
+            {"overflow_rules": [OverflowRule("brevity: (?P<used>\\d+)")]},
+            "ContextExhausted",
+        ),
+        (400, error(TOO_LONG), {"overflow_rules": [OverflowRule("maximum", overflow=False)]}, "Completion"),
+        (400, error(TOO_LONG), {}, "ContextExhausted"),
+        (200, "{", {}, "Completion"),
+    ],
+)
+async def test_a_recorded_failure_is_the_same_again(
+    tmp_path: Path, status: int, body: Any, options: dict[str, Any], kind: str
+) -> None:
+    files = [tmp_path / "live.jsonl", tmp_path / "again.jsonl"]
+    record = tmp_path / "record.jsonl"
+    caught = []
+    with answering(status, body) as url:
+        script: Any = HttpBroker(url, retries=0, **options)
+        for file in files:
+            model = Model("m", context=4096, broker=script)
+            with pytest.raises(runvil.RunError) as raised:
+                await runvil.run_async(LOOP, models=model, record=record, log=file, execution="x", seed=1)
+            caught.append(raised.value)
+            script = runvil.ScriptedBroker.load(record)
+    first, again = caught
+    assert first.kind == kind
+    for name in ("kind", "message", "reason", "status", "detail", "used", "limit"):
+        assert getattr(first, name) == getattr(again, name), name
 
 
 async def test_rules_of_the_application_come_first() -> None:

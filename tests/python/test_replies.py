@@ -97,6 +97,20 @@ def test_an_error_line_becomes_a_model_error(error: dict[str, Any], kind: str, s
     assert (raised.kind, raised.status, raised.detail) == (kind, status, detail)
 
 
+def test_the_kind_of_an_error_decides_and_has_all_attributes() -> None:
+    error = {"kind": "ContextOverflow", "status": 200, "body": "fine", "note": "so", "used": 5000, "limit": 4096}
+    line = answer({"error": error})
+    assert line.error is not None
+    raised = line.error.to_exception()
+    assert (raised.kind, raised.status, raised.detail) == ("ContextOverflow", 200, "fine")
+    assert (raised.note, raised.used, raised.limit) == ("so", 5000, 4096)
+    # The strict rule would call it an overflow.
+    line = answer({"error": {"kind": "Rejected", "body": "maximum context length"}, "fragments": ["a"]})
+    assert line.error is not None
+    assert line.error.to_exception().kind == "Rejected"
+    assert line.pieces() == ["a"]
+
+
 def test_the_other_lines() -> None:
     tool = {
         "name": "search",
@@ -113,6 +127,7 @@ def test_the_other_lines() -> None:
         "web/search", "three results", None, 1.0
     )
     assert parse_line('{"tool": "web/search", "error": "boom"}', "f:1") == ToolLine("web/search", None, "boom", 0)
+    assert parse_line('{"tool": "web/search", "dropped": true}', "f:1") == ToolLine("web/search", None, None, 0, True)
     assert parse_line('{"user": "text"}', "f:1") == UserLine("text")
 
 
@@ -126,6 +141,7 @@ MISTAKES: list[tuple[str, str]] = [
     ('{"usage": "lots"}', '"usage" must be an object, got a string'),
     ('{"usage": {"tokens": 1}}', '"usage" has the unknown key "tokens"; keys: prompt_tokens'),
     ('{"usage": {"prompt_tokens": -1}}', '"prompt_tokens" must be a whole number, 0 or more'),
+    ('{"usage": {"prompt_tokens": 18446744073709551616}}', "0 or more and below 2^64"),
     ('{"usage": {"prompt_tokens": 1.5}}', '"prompt_tokens" must be a whole number, 0 or more'),
     ('{"tool_calls": {}}', '"tool_calls" must be a list, got an object'),
     ('{"tool_calls": ["x"]}', "a tool call must be an object, got a string"),
@@ -137,9 +153,22 @@ MISTAKES: list[tuple[str, str]] = [
     ('{"delay_ms": -1}', '"delay_ms" must be a number of milliseconds, 0 or more'),
     ('{"delay_ms": NaN}', '"delay_ms" must be a number of milliseconds, 0 or more'),
     ('{"error": "boom"}', '"error" must be an object, got a string'),
-    ('{"error": {}}', '"error" needs "status", "body" or "transport"'),
+    ('{"error": {}}', '"error" needs "status", "body", "transport" or "kind"'),
     ('{"error": {"status": 99}}', '"status" must be an HTTP status, got the number 99'),
-    ('{"error": {"code": 1}}', '"error" has the unknown key "code"; keys: status, body, transport'),
+    ('{"error": {"code": 1}}', '"error" has the unknown key "code"; keys: kind, status, body, transport'),
+    ('{"error": {"kind": 1}}', '"kind" must be a string, got the number 1'),
+    ('{"error": {"kind": "Overflow"}}', '"kind" must be one of ContextOverflow, RateLimited, QuotaExhausted'),
+    ('{"error": {"kind": "Overflow"}}', 'Unavailable, got "Overflow"'),
+    ('{"error": {"kind": "Transport", "transport": "x"}}', '"transport" cannot stand beside "kind"'),
+    ('{"error": {"kind": "Refused", "status": 70000}}', '"status" must be an HTTP status, got the number 70000'),
+    ('{"error": {"status": 400, "used": 5}}', '"used" needs "kind", which says what failed'),
+    ('{"error": {"kind": "ContextOverflow", "used": -5}}', '"used" must be a whole number, 0 or more'),
+    ('{"error": {"kind": "Refused", "status": 400}, "fragments": ["a"]}', 'leave out "fragments" or "status"'),
+    ('{"dropped": false}', '"dropped" must be true, got a boolean'),
+    ('{"dropped": true, "text": "a"}', '"dropped" cannot stand beside "text"'),
+    ('{"dropped": true, "error": {"status": 500}}', '"dropped" cannot stand beside "error"'),
+    ('{"host_built": true, "degraded": ["x"]}', '"degraded" cannot stand beside "host_built"'),
+    ('{"metrics": [1]}', '"metrics" must be an object, got a list'),
     ('{"error": {"status": 500, "transport": "x"}}', '"transport" cannot stand beside "status" or "body"'),
     ('{"error": {"status": 500}, "text": "a"}', '"error" cannot stand beside "text"'),
     ('{"error": {"status": 500}, "fragments": ["a"]}', 'leave out "fragments" or "status"'),
@@ -157,9 +186,12 @@ MISTAKES: list[tuple[str, str]] = [
     ('{"tool": "search", "result": "x"}', '"tool" must be a path of a pack and a tool, such as "web/search"'),
     ('{"tool": "web/search"}', 'a tool line needs either "result" or "error"'),
     ('{"tool": "web/search", "result": "x", "error": "y"}', 'a tool line needs either "result" or "error"'),
+    ('{"tool": "web/search", "result": "x", "dropped": true}', 'a tool line needs either "result" or "error"'),
     ('{"tool": "web/search", "result": "x"}', 'tool "web/search" is declared by no "pack" line'),
+    ('{"user": "a", "error": "b"}', 'a user line has a text, or null and perhaps "error" or "dropped"'),
+    ('{"user": null, "error": "b", "dropped": true}', "a user line has a text, or null and perhaps"),
     ('{"user": 1}', '"user" must be a string, got the number 1'),
-    ('{"user": "a", "delay_ms": 1}', 'the line has the unknown key "delay_ms"; keys: user'),
+    ('{"user": "a", "delay_ms": 1}', 'the line has the unknown key "delay_ms"; keys: user, error, dropped'),
 ]
 
 
@@ -205,6 +237,9 @@ KEYS = [
     "fragments",
     "delay_ms",
     "error",
+    "dropped",
+    "metrics",
+    "host_built",
     "when",
     "pack",
     "tools",

@@ -3,7 +3,7 @@
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 use runvil_core::failure::ModelFailure;
 use runvil_core::reply::{CallArguments, Reply, ReplyCall, ReplySource, Usage};
 use runvil_engine::effect::{Answer, RenderedTool};
@@ -48,6 +48,26 @@ pub(crate) fn read(kind: &str, data: &Bound<'_, PyAny>) -> PyResult<Answer> {
 
 const WHAT: &str = "an answer";
 
+/// Checks what a broker answered, so that the answer that holds it can be read.
+///
+/// # Errors
+///
+/// A part has the wrong type or no JSON form, or a text has half of a surrogate pair; the message says which part.
+#[pyfunction]
+pub(crate) fn check_reply(answer: &Bound<'_, PyDict>) -> PyResult<()> {
+    reply(answer).map(drop)
+}
+
+/// Checks that a value is JSON data; `what` names it in a refusal.
+///
+/// # Errors
+///
+/// It holds a value or a text that JSON cannot.
+#[pyfunction]
+pub(crate) fn check_json(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    from_python(value, what).map(drop)
+}
+
 /// Checks what a pack says of one tool, so that the answer that holds it can be read.
 ///
 /// # Errors
@@ -77,45 +97,52 @@ fn text(dict: &Bound<'_, PyDict>, key: &str) -> PyResult<String> {
 }
 
 fn reply(dict: &Bound<'_, PyDict>) -> PyResult<Reply> {
+    const WHAT: &str = "the reply";
     let mut tool_calls = Vec::new();
-    for call in optional::<Vec<Bound<'_, PyDict>>>(dict, "tool_calls")?.unwrap_or_default() {
-        let arguments = match call.get_item("arguments")? {
-            Some(value) if !value.is_none() => match value.extract::<String>() {
-                Ok(text) => CallArguments::Text(text),
-                Err(_) => CallArguments::Value(from_python(&value, "the arguments of a tool call")?),
-            },
-            _ => CallArguments::Absent,
-        };
-        tool_calls.push(ReplyCall {
-            id: optional(&call, "id")?.unwrap_or_default(),
-            name: optional(&call, "name")?.unwrap_or_default(),
-            arguments,
-        });
+    let calls: Option<Vec<Bound<'_, PyDict>>> = convert::optional(dict, "tool_calls", WHAT)?;
+    for (call, number) in calls.unwrap_or_default().iter().zip(1..) {
+        tool_calls.push(reply_call(call, number)?);
     }
-    let usage = match optional::<Bound<'_, PyDict>>(dict, "usage")? {
+    let usage = match convert::optional::<Bound<'_, PyDict>>(dict, "usage", WHAT)? {
         Some(counts) => Some(Usage {
-            prompt_tokens: optional(&counts, "prompt_tokens")?,
-            completion_tokens: optional(&counts, "completion_tokens")?,
-            total_tokens: optional(&counts, "total_tokens")?,
-            reasoning_tokens: optional(&counts, "reasoning_tokens")?,
-            cached_tokens: optional(&counts, "cached_tokens")?,
+            prompt_tokens: convert::optional(&counts, "prompt_tokens", "the reply's usage")?,
+            completion_tokens: convert::optional(&counts, "completion_tokens", "the reply's usage")?,
+            total_tokens: convert::optional(&counts, "total_tokens", "the reply's usage")?,
+            reasoning_tokens: convert::optional(&counts, "reasoning_tokens", "the reply's usage")?,
+            cached_tokens: convert::optional(&counts, "cached_tokens", "the reply's usage")?,
         }),
         None => None,
     };
     let metrics = match dict.get_item("metrics")? {
-        Some(value) if !value.is_none() => Some(from_python(&value, "the metrics of a reply")?),
+        Some(value) if !value.is_none() => Some(from_python(&value, "metrics of the reply")?),
         _ => None,
     };
-    let is_host_built = optional::<bool>(dict, "host_built")?.unwrap_or(false);
+    let is_host_built = convert::optional::<bool>(dict, "host_built", WHAT)?.unwrap_or(false);
     Ok(Reply {
-        text: optional(dict, "text")?,
+        text: convert::optional(dict, "text", WHAT)?,
         tool_calls,
-        finish_reason: optional(dict, "finish_reason")?,
+        finish_reason: convert::optional(dict, "finish_reason", WHAT)?,
         usage,
-        reasoning: optional(dict, "reasoning")?,
-        model: optional(dict, "model")?,
+        reasoning: convert::optional(dict, "reasoning", WHAT)?,
+        model: convert::optional(dict, "model", WHAT)?,
         metrics,
-        degraded: optional(dict, "degraded")?.unwrap_or_default(),
+        degraded: convert::optional(dict, "degraded", WHAT)?.unwrap_or_default(),
         source: if is_host_built { ReplySource::Host } else { ReplySource::Backend },
+    })
+}
+
+fn reply_call(call: &Bound<'_, PyDict>, number: usize) -> PyResult<ReplyCall> {
+    let what = format!("tool call {number} of the reply");
+    let arguments = match call.get_item("arguments")?.filter(|value| !value.is_none()) {
+        None => CallArguments::Absent,
+        Some(value) if value.is_instance_of::<PyString>() => {
+            CallArguments::Text(convert::required(call, "arguments", &what)?)
+        }
+        Some(value) => CallArguments::Value(from_python(&value, &format!("arguments of {what}"))?),
+    };
+    Ok(ReplyCall {
+        id: convert::optional(call, "id", &what)?.unwrap_or_default(),
+        name: convert::optional(call, "name", &what)?.unwrap_or_default(),
+        arguments,
     })
 }

@@ -93,11 +93,13 @@ fn convert(value: &Bound<'_, PyAny>, what: &str, depth: usize) -> PyResult<Value
         let mut entries = Map::new();
         for item in mapping.items()?.iter() {
             let (key, item): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
-            let Ok(key) = key.cast::<PyString>().map_err(PyErr::from).and_then(|key| Ok(key.to_cow()?.into_owned()))
-            else {
+            let Ok(key) = key.cast::<PyString>() else {
                 return Err(PyTypeError::new_err(format!("{what} has a key that is no text")));
             };
-            entries.insert(key, convert(&item, what, depth + 1)?);
+            let Ok(key) = key.to_cow() else {
+                return Err(PyValueError::new_err(format!("{what} has a key with a lone surrogate")));
+            };
+            entries.insert(key.into_owned(), convert(&item, what, depth + 1)?);
         }
         return Ok(Value::Object(entries));
     }
@@ -112,11 +114,22 @@ where
 {
     match dict.get_item(key)? {
         Some(value) if !value.is_none() => value.extract().map(Some).map_err(|_| {
+            if has_lone_surrogate(&value) {
+                return PyValueError::new_err(format!("{key} of {what} holds text with a lone surrogate"));
+            }
             let name = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
             PyTypeError::new_err(format!("{key} of {what} cannot be a {name}"))
         }),
         _ => Ok(None),
     }
+}
+
+/// Whether a value is a text, or a list with a text, that has half of a surrogate pair and so no form in UTF-8.
+fn has_lone_surrogate(value: &Bound<'_, PyAny>) -> bool {
+    if let Ok(text) = value.cast::<PyString>() {
+        return text.to_cow().is_err();
+    }
+    value.cast::<PyList>().is_ok_and(|list| list.iter().any(|item| has_lone_surrogate(&item)))
 }
 
 /// The value of a key that must be there.

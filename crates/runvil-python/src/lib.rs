@@ -22,7 +22,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::answers::check_rendered_tool;
+    use crate::answers::{check_json, check_rendered_tool, check_reply};
     #[pymodule_export]
     use crate::client::{HttpClient, OverflowRule, classify};
     #[pymodule_export]

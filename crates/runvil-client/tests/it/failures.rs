@@ -1,6 +1,9 @@
 //! Answers that are failures.
 
-use runvil_core::failure::FailureKind;
+use runvil_client::{Bytes, Client, Progress};
+use runvil_core::failure::{FailureKind, ModelFailure};
+use runvil_core::overflow::{Classifier, OverflowMode};
+use runvil_core::reply::Reply;
 
 use crate::server::{Act, Server, answer, chunk, complete, json, reply_of, stream, stream_head};
 
@@ -83,6 +86,68 @@ async fn an_error_inside_a_stream_is_told_by_its_body() {
     // A server that reports the failure with a status of success.
     let failure = reply_of(json(200, &format!("{{\"error\":{{\"message\":\"{OVERFLOW}\"}}}}"))).await.0.unwrap_err();
     assert_eq!((failure.kind, failure.status), (FailureKind::ContextOverflow, None));
+}
+
+/// The outcome of a call whose answers are judged in extended mode, the text that came, and the number of requests.
+async fn extended(bytes: Vec<u8>, window: Option<u64>) -> (Result<Reply, ModelFailure>, String, usize) {
+    let server = Server::start(vec![vec![Act::Read, Act::Write(bytes)]]).await;
+    let mut options = server.options();
+    options.classifier = Classifier::new(OverflowMode::Extended, Vec::new());
+    let mut text = String::new();
+    let on_progress = |progress: Progress<'_>| match progress {
+        Progress::Text(piece) => text.push_str(piece),
+        Progress::Retry(retry) => panic!("{retry:?}"),
+    };
+    let result = Client::new(options).unwrap().complete(Bytes::from_static(b"{}"), window, on_progress).await;
+    (result, text, server.requests().len())
+}
+
+#[tokio::test]
+async fn the_extended_rule_judges_errors_inside_a_stream_too() {
+    let started = "data: {\"choices\":[{\"delta\":{\"content\":\"par\"}}]}\n\n";
+    let counts = "{\"error\":{\"message\":\"Current length is 9000 while limit is 8192\"}}";
+    for (event, kind, used, limit) in [
+        (format!("data: {counts}\n\n"), FailureKind::ContextOverflow, Some(9000), Some(8192)),
+        (format!("event: error\ndata: {counts}\n\n"), FailureKind::ContextOverflow, Some(9000), Some(8192)),
+        (
+            "data: {\"error\":{\"message\":\"no\",\"code\":\"context_length_exceeded\"}}\n\n".into(),
+            FailureKind::ContextOverflow,
+            None,
+            None,
+        ),
+        (
+            "data: {\"error\":{\"message\":\"too many tokens\",\"code\":\"rate_limit_exceeded\"}}\n\n".into(),
+            FailureKind::RateLimited,
+            None,
+            None,
+        ),
+        ("data: {\"error\":{\"message\":\"boom\"}}\n\n".into(), FailureKind::ServerError, None, None),
+    ] {
+        let (result, text, requests) = extended(stream(&format!("{started}{event}")), Some(4096)).await;
+        let failure = result.unwrap_err();
+        assert_eq!((failure.kind, failure.status), (kind, None), "{event}");
+        assert_eq!((failure.used, failure.limit), (used, limit), "{event}");
+        assert_eq!((text.as_str(), requests), ("par", 1));
+        let detail = failure.detail.unwrap();
+        assert!(detail.ends_with("the text that had arrived: par"), "{detail}");
+    }
+    // Before any text it is the same failure, and not sent again.
+    let (result, text, requests) = extended(stream(&format!("data: {counts}\n\n")), None).await;
+    assert_eq!((result.unwrap_err().kind, text.as_str(), requests), (FailureKind::ContextOverflow, "", 1));
+}
+
+#[tokio::test]
+async fn the_extended_rule_judges_a_streamed_reply_by_its_counts() {
+    let reply = "data: {\"choices\":[{\"delta\":{\"content\":\"text\"},\"finish_reason\":\"stop\"}]}\n\n\
+                 data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5000,\"completion_tokens\":1}}\n\n\
+                 data: [DONE]\n\n";
+    let (result, text, requests) = extended(stream(reply), Some(4096)).await;
+    let failure = result.unwrap_err();
+    assert_eq!((failure.kind, failure.used, failure.limit), (FailureKind::ContextOverflow, Some(5000), Some(4096)));
+    assert_eq!((text.as_str(), requests), ("text", 1));
+    for window in [None, Some(5000)] {
+        assert_eq!(extended(stream(reply), window).await.0.unwrap().text.as_deref(), Some("text"));
+    }
 }
 
 #[tokio::test]
