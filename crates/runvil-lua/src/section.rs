@@ -17,7 +17,8 @@ use crate::packs::Packs;
 use crate::request::Request;
 use crate::tools::{Calls, Report, Scope};
 
-/// The Lua heap, in bytes, up to which collecting garbage costs more than it gives back: about twice a fresh VM.
+/// The Lua heap, in bytes, up to which collecting garbage costs more than it gives back: about three times a
+/// fresh VM.
 const SMALL_HEAP: usize = 128 << 10;
 
 /// A flag that ends a run from any thread.
@@ -120,14 +121,13 @@ pub(crate) struct Prose {
 #[derive(Debug)]
 pub(crate) struct Anchors {
     pub(crate) compactors: Table,
+    /// Libraries, as the prelude means it.
     pub(crate) handle_methods: Table,
     pub(crate) list_methods: Table,
     pub(crate) behind: Table,
     pub(crate) hidden: Table,
     pub(crate) var: Table,
     pub(crate) var_data: Table,
-    /// The scalars behind `sys`.
-    pub(crate) sys_fields: Table,
     /// The numbers behind `tools.calls`.
     pub(crate) call_counts: Table,
 }

@@ -71,7 +71,7 @@ fn a_long_host_call_is_given_up_and_made_again() {
         let Turn::Ended(BlockEnd::Returned(Some(text))) = turn else { panic!("{call}: {turn:?}") };
         assert_eq!(vm.take_reports(), [Report::Logged("after".to_owned())], "{call}");
         let (pauses, pieced) = in_pieces(&source);
-        assert!(pauses > 1, "{call}");
+        assert!(pauses > 0, "{call}");
         assert_eq!(pieced, text, "{call}");
     }
 }
