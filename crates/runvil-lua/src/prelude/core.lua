@@ -14,7 +14,7 @@ local error, getmetatable, next, rawset, setmetatable, type = error, getmetatabl
 local xpcall, yield = xpcall, coroutine.yield
 local globals = _G
 
-native.error, native.pcall, native.yield = error, pcall, yield
+native.error, native.yield = error, yield
 
 -- Suspending ------------------------------------------------------------------------------------------------------
 
@@ -48,6 +48,7 @@ native.stop_if_cancelled = stop_if_cancelled
 
 -- The body of every block's coroutine.
 function native.guard(block)
+  native.depth = 0
   -- The first Rust call of a VM sets room aside for errors; in the count hook it would do so in the author's frame.
   stop_if_cancelled()
   local ok, value = xpcall(block, native.record)

@@ -15,6 +15,28 @@ local function caught(value)
   return seen
 end
 
+-- How many protected calls can run inside each other in one block, `native.depth` of which do. Lua's own limit on C
+-- calls would be close behind, but counts anew after a pause, so that it must not be what decides.
+local deepest = 150
+-- The handlers of `xpcall` have some more, as in Lua: what they handle may be that there are no more.
+local deepest_handler = 160
+local too_deep = 'C stack overflow'
+
+local function left(depth, ...)
+  native.depth = depth
+  return ...
+end
+
+local function within(limit, callable, ...)
+  local depth = native.depth
+  if depth >= limit then return false, too_deep end
+  native.depth = depth + 1
+  return left(depth, pcall(callable, ...))
+end
+
+-- The raw `pcall`, for calls of the author's code that no author sees as one.
+function errors.protected(callable, ...) return within(deepest, callable, ...) end
+
 local function settle(ok, ...)
   if ok then return true, ... end
   return false, caught((...))
@@ -22,7 +44,7 @@ end
 
 function errors.pcall(...)
   if select('#', ...) == 0 then error("bad argument #1 to 'pcall' (value expected)", 2) end
-  return settle(pcall(...))
+  return settle(within(deepest, ...))
 end
 
 -- How often a handler may fail over its own failures.
@@ -32,7 +54,7 @@ local function handled(handler, ok, ...)
   if ok then return true, ... end
   local value = caught((...))
   for _ = 1, handler_failures do
-    local returned, result = pcall(handler, value)
+    local returned, result = within(deepest_handler, handler, value)
     if returned then return false, result end
     value = caught(result)
   end
@@ -44,5 +66,5 @@ function errors.xpcall(callable, handler, ...)
   if type(handler) ~= 'function' then
     error("bad argument #2 to 'xpcall' (function expected, got " .. type(handler) .. ')', 2)
   end
-  return handled(handler, pcall(callable, ...))
+  return handled(handler, within(deepest, callable, ...))
 end

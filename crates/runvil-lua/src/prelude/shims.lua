@@ -1,5 +1,5 @@
--- Makes the Lua side of one host call that is more than a Rust function. Those that call the author's code do so under
--- the raw `pcall`, in the author's own coroutine, so that it can suspend in its turn.
+-- Makes the Lua side of one host call that is more than a Rust function. Those that call the author's code do so
+-- protected, in the author's own coroutine, so that it can suspend in its turn.
 
 local native, kind, begin = ...
 local finish, wait = native.finish, native.wait
@@ -21,9 +21,9 @@ if kind == 'looping' then
       if work == nil then return nil end
       local kept, value
       if work == 'compact' then
-        kept, value = native.compacted(native.pcall(compactor, subject))
+        kept, value = native.compacted(native.errors.protected(compactor, subject))
       else
-        kept, value = native.handled(native.pcall(subject, arguments))
+        kept, value = native.handled(native.errors.protected(subject, arguments))
       end
       if not kept then native.error(value, 0) end
     end
@@ -33,7 +33,7 @@ end
 if kind == 'compacting' then
   return function(...)
     local compactor, reason = finish(begin, begin(...))
-    local kept, value = native.compact_end(native.pcall(compactor, reason))
+    local kept, value = native.compact_end(native.errors.protected(compactor, reason))
     if not kept then native.error(value, 0) end
     return nil
   end
@@ -44,7 +44,7 @@ if kind == 'calling' then
   return function(...)
     local handler, arguments, name, turn = finish(begin, begin(...))
     if handler == nil then return wait() end
-    local returned, value = native.call_end(name, turn, native.pcall(handler, arguments))
+    local returned, value = native.call_end(name, turn, native.errors.protected(handler, arguments))
     if returned then return value end
     native.error(value, 0)
   end
@@ -55,7 +55,7 @@ if kind == 'requiring' then
   return function(...)
     local name, loaded, value = finish(begin, begin(...))
     if loaded then return value end
-    local ok, result = native.require_end(name, native.pcall(function()
+    local ok, result = native.require_end(name, native.errors.protected(function()
       local library = native.require_compile(name, value or wait())
       return library(name)
     end))
