@@ -14,7 +14,7 @@ local error, getmetatable, next, rawset, setmetatable, type = error, getmetatabl
 local xpcall, yield = xpcall, coroutine.yield
 local globals = _G
 
-native.error, native.yield = error, yield
+native.error, native.globals, native.yield = error, globals, yield
 
 -- Suspending ------------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ local raw = native.raw
 local error, next, rawequal, rawget, rawset, type =
   raw.error, raw.next, raw.rawequal, raw.rawget, raw.rawset, raw.type
 local getmetatable, setmetatable = raw.getmetatable, raw.setmetatable
-local globals = _G
-local hidden = native.hidden
+local globals, hidden = native.globals, native.hidden
 
 local globals_meta = getmetatable(globals)
 local assign = globals_meta.__newindex
