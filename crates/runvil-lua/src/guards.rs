@@ -199,7 +199,7 @@ impl Roots for SectionRoots<'_> {
     }
 
     fn argv(&self) -> Option<&Json> {
-        self.section.params.argv_in_prose.as_ref()
+        self.section.params.argv_in_prose.as_deref()
     }
 
     fn var(&self) -> Result<&Json, Refusal> {

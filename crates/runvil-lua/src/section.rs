@@ -81,9 +81,9 @@ pub struct SectionParams {
     /// The argument string.
     pub args: String,
     /// The parsed arguments; `None` reads as `nil`.
-    pub argv: Option<Json>,
+    pub argv: Option<Arc<Json>>,
     /// What `{{ argv }}` renders from; differs from `argv` only after the H1 body repaired it.
-    pub argv_in_prose: Option<Json>,
+    pub argv_in_prose: Option<Arc<Json>>,
     /// Whether this is the H1 pass, where `argv` is an ordinary global.
     pub is_h1: bool,
     /// Answers about the document.

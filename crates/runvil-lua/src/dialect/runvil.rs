@@ -218,7 +218,7 @@ mod tests {
             sys: Vec::new(),
             var: json!({}),
             args: String::new(),
-            argv: Some(json!({})),
+            argv: Some(Arc::new(json!({}))),
             argv_in_prose: None,
             is_h1: false,
             headings: Arc::new(NoHeadings),
