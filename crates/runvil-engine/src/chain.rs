@@ -1,5 +1,7 @@
 //! A chain: one walk over sibling sections, started by the run itself or by a `call`.
 
+use std::sync::Arc;
+
 use runvil_document::{Document, SectionId};
 use serde_json::Value;
 
@@ -19,7 +21,7 @@ pub(crate) struct Chain {
     /// The argument string its sections read.
     pub(crate) args: String,
     /// The arguments as `argv` reads them.
-    pub(crate) argv: Option<Value>,
+    pub(crate) argv: Option<Arc<Value>>,
     /// What `var` holds when the next section starts.
     pub(crate) var: Value,
     /// The section entries so far.
@@ -42,7 +44,7 @@ enum Level {
 }
 
 impl Chain {
-    pub(crate) fn new(id: String, args: String, arguments: Option<Value>, var: Value) -> Self {
+    pub(crate) fn new(id: String, args: String, arguments: Option<Arc<Value>>, var: Value) -> Self {
         Self {
             id,
             caller: None,
@@ -98,10 +100,10 @@ impl Chain {
 ///
 /// Without a declaration the whole string is the argument `prose`. With one it is parsed as JSON; what is no JSON, or
 /// JSON null, gives none.
-pub(crate) fn parse_arguments(declared: bool, args: &str) -> Option<Value> {
+pub(crate) fn parse_arguments(declared: bool, args: &str) -> Option<Arc<Value>> {
     if declared {
-        serde_json::from_str(args).ok().filter(|value: &Value| !value.is_null())
+        serde_json::from_str(args).ok().filter(|value: &Value| !value.is_null()).map(Arc::new)
     } else {
-        Some(serde_json::json!({ "prose": args }))
+        Some(Arc::new(serde_json::json!({ "prose": args })))
     }
 }

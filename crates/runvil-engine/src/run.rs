@@ -137,7 +137,8 @@ pub struct Run {
     pub(crate) ready: VecDeque<(usize, Continuation)>,
     /// Whether a limited step has left what was handed to the run for a later one.
     put_off: bool,
-    waiting: BTreeMap<EffectId, (usize, Waiter)>,
+    /// Boxed: a map has room for eleven entries, and most runs wait for one effect.
+    waiting: BTreeMap<EffectId, (usize, Box<Waiter>)>,
     answered: VecDeque<(usize, Waiter, Answer)>,
     next_effect: u64,
     effects: Vec<(EffectId, Effect)>,
@@ -219,7 +220,7 @@ impl Run {
     /// An unknown id, a second answer, or an answer of another kind ends the run as an internal error.
     pub fn resume(&mut self, effect: EffectId, answer: Answer) {
         match self.waiting.remove(&effect) {
-            Some((chain, waiter)) => self.answered.push_back((chain, waiter, answer)),
+            Some((chain, waiter)) => self.answered.push_back((chain, *waiter, answer)),
             None => self.fail(RunError::new(
                 RunErrorKind::Internal,
                 format!("internal invariant violated: effect {} waits for no answer", effect.0),
@@ -278,6 +279,9 @@ impl Run {
                 return None;
             }
         }
+        // The run may wait for long.
+        self.ready.shrink_to_fit();
+        self.answered.shrink_to_fit();
         let effects = std::mem::take(&mut self.effects);
         Some(match &self.ending {
             Some(ending) if self.waiting.is_empty() => {
@@ -356,7 +360,7 @@ impl Run {
         let id = EffectId(self.next_effect);
         self.next_effect += 1;
         self.recorder.count();
-        self.waiting.insert(id, (chain, waiter));
+        self.waiting.insert(id, (chain, Box::new(waiter)));
         self.effects.push((id, effect));
     }
 

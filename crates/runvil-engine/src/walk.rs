@@ -231,7 +231,7 @@ impl Run {
             (Ok(var), Ok(argv)) => {
                 self.chains[chain].var = var;
                 if let Some(argv) = argv {
-                    self.chains[chain].argv = argv;
+                    self.chains[chain].argv = argv.map(Arc::new);
                 }
                 self.tear_down(chain);
                 if !is_h1 {

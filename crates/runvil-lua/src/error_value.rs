@@ -1,5 +1,6 @@
 //! Error values: the tables that `pcall` gives for every failure of the host or the runtime.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mlua::{AnyUserData, Lua, Table, UserData, Value};
@@ -9,12 +10,18 @@ use crate::failure::Failure;
 /// Makes, recognises and remembers error values of one section VM.
 #[derive(Debug)]
 pub(crate) struct ErrorValues {
-    metatable: Table,
     list_mark: Table,
-    /// The origin of each error value that is still in use, by the value.
-    origins: Table,
+    /// Made before the first error value.
+    tables: OnceLock<Tables>,
     /// Counts the suspending calls.
     calls: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Tables {
+    metatable: Table,
+    /// The origin of each error value that is still in use, by the value.
+    origins: Table,
 }
 
 /// What an error value was made from, and the count of suspending calls at that moment: raised again before the next
@@ -37,8 +44,8 @@ pub(crate) fn without_place(text: &[u8]) -> &[u8] {
     text.strip_prefix(NO_PLACE).unwrap_or(text)
 }
 
-impl ErrorValues {
-    pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
+impl Tables {
+    fn new(lua: &Lua) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let text = lua.create_function(|_, value: Table| value.raw_get::<Value>("message"))?;
         metatable.raw_set("__tostring", text)?;
@@ -53,7 +60,26 @@ impl ErrorValues {
         let weak = lua.create_table()?;
         weak.raw_set("__mode", "k")?;
         origins.set_metatable(Some(weak))?;
-        Ok(Self { metatable, list_mark: lua.create_table()?, origins, calls: AtomicU64::new(0) })
+        Ok(Self { metatable, origins })
+    }
+}
+
+impl ErrorValues {
+    pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
+        Ok(Self { list_mark: lua.create_table()?, tables: OnceLock::new(), calls: AtomicU64::new(0) })
+    }
+
+    /// Makes what every error value needs, so that one can be made with little memory left.
+    pub(crate) fn prepare(&self, lua: &Lua) -> mlua::Result<()> {
+        self.tables(lua).map(|_| ())
+    }
+
+    fn tables(&self, lua: &Lua) -> mlua::Result<&Tables> {
+        if let Some(tables) = self.tables.get() {
+            return Ok(tables);
+        }
+        let tables = Tables::new(lua)?;
+        Ok(self.tables.get_or_init(|| tables))
     }
 
     pub(crate) fn list_mark(&self) -> &Table {
@@ -73,9 +99,10 @@ impl ErrorValues {
         if let Some((name, text)) = failure.field() {
             table.raw_set(name, text)?;
         }
-        table.set_metatable(Some(self.metatable.clone()))?;
+        let tables = self.tables(lua)?;
+        table.set_metatable(Some(tables.metatable.clone()))?;
         let origin = Origin { failure: failure.clone(), calls: self.calls.load(Ordering::Relaxed) };
-        self.origins.raw_set(&table, lua.create_userdata(origin)?)?;
+        tables.origins.raw_set(&table, lua.create_userdata(origin)?)?;
         Ok(table)
     }
 
@@ -92,7 +119,9 @@ impl ErrorValues {
     }
 
     pub(crate) fn is_error_value(&self, value: &Table) -> bool {
-        value.metatable().is_some_and(|metatable| metatable.to_pointer() == self.metatable.to_pointer())
+        self.tables.get().is_some_and(|tables| {
+            value.metatable().is_some_and(|metatable| metatable.to_pointer() == tables.metatable.to_pointer())
+        })
     }
 
     /// The failure behind a value that left a block, when it is one of ours.
@@ -101,7 +130,8 @@ impl ErrorValues {
             Value::Error(error) => Some(failure_of(error)),
             Value::String(text) if *text.as_bytes() == *LUA_MEMORY_ERROR => Some(Failure::Memory),
             Value::Table(table) if self.is_error_value(table) => {
-                if let Ok(origin) = self.origins.raw_get::<AnyUserData>(table)
+                if let Some(tables) = self.tables.get()
+                    && let Ok(origin) = tables.origins.raw_get::<AnyUserData>(table)
                     && let Ok(origin) = origin.borrow::<Origin>()
                     && origin.calls == self.calls.load(Ordering::Relaxed)
                 {

@@ -135,12 +135,25 @@ pub(crate) fn refuse_argv_field(key: &Value) -> mlua::Error {
     refuse(format!("argv is frozen outside H1: cannot set field {field}"))
 }
 
-/// A read of a field `sys` does not have.
-pub(crate) fn refuse_sys_read(key: &Value) -> mlua::Error {
-    match key {
-        Value::String(key) => refuse(format!("unknown sys field '{}'", key.to_string_lossy())),
-        _ => refuse("sys fields must be accessed by string key"),
+/// A scalar of the section's `sys`.
+fn sys_field<'a>(section: &'a Section, name: &[u8]) -> Option<&'a Json> {
+    if name == b"model" {
+        return section.tool_model.get();
     }
+    section.params.sys.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, value)| value)
+}
+
+/// Reads a field of `sys`, which must have it.
+pub(crate) fn read_sys(lua: &Lua, section: &Section, key: &Value) -> mlua::Result<Value> {
+    let Value::String(name) = key else { return Err(refuse("sys fields must be accessed by string key")) };
+    let value = match sys_field(section, &name.as_bytes()) {
+        Some(value) => from_json(lua, section, value, Nulls::Nil)?,
+        None => Value::Nil,
+    };
+    if value.is_nil() {
+        return Err(refuse(format!("unknown sys field '{}'", name.to_string_lossy())));
+    }
+    Ok(value)
 }
 
 /// A write to `sys`.
@@ -186,7 +199,7 @@ impl Roots for SectionRoots<'_> {
     }
 
     fn argv(&self) -> Option<&Json> {
-        self.section.params.argv_in_prose.as_ref()
+        self.section.params.argv_in_prose.as_deref()
     }
 
     fn var(&self) -> Result<&Json, Refusal> {
@@ -199,10 +212,7 @@ impl Roots for SectionRoots<'_> {
     }
 
     fn sys(&self, name: &str) -> Option<&Json> {
-        if name == "model" {
-            return self.section.tool_model.get();
-        }
-        self.section.params.sys.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+        sys_field(self.section, name.as_bytes())
     }
 
     fn global(&self, name: &str) -> Global {

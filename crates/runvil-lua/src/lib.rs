@@ -20,6 +20,7 @@ mod model_calls;
 pub mod models;
 mod names;
 pub mod packs;
+mod parts;
 mod pattern;
 pub mod program;
 pub mod request;

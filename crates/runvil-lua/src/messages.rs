@@ -13,6 +13,7 @@ use crate::host::attempted;
 use crate::json::{Cause, DEPTH_LIMIT, Unrepresentable, Views, to_json};
 use crate::model_calls::whole;
 use crate::names::{LUA_TYPE, type_name};
+use crate::parts::member;
 use crate::section::Section;
 use crate::view::RecordView;
 
@@ -41,7 +42,7 @@ impl UserData for Messages {
                 _ => None,
             };
             if let Value::String(name) = &key {
-                return this.0.anchors()?.list_methods.raw_get(name);
+                return member(lua, &this.0, &this.0.anchors()?.list_methods, name);
             }
             record_at(lua, &this.0, position)
         });

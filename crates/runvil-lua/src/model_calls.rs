@@ -8,13 +8,14 @@ use crate::error_value::refuse;
 use crate::failure::quoted;
 use crate::models::{ModelHandle, Options};
 use crate::names::{LUA_TYPE, is_label, type_name};
+use crate::parts::member;
 use crate::request::Request;
 use crate::section::{Running, Section};
 
 /// A model handle as Lua holds it.
 pub(crate) struct Handle {
     pub(crate) model: Arc<ModelHandle>,
-    methods: Table,
+    section: Arc<Section>,
 }
 
 impl UserData for Handle {
@@ -24,9 +25,9 @@ impl UserData for Handle {
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_meta_method(MetaMethod::Index, |lua, this, key: Value| {
-            let Value::String(name) = &key else { return Err(unknown_field(&key)) };
+            let Value::String(key_name) = &key else { return Err(unknown_field(&key)) };
             let model = &this.model;
-            let name = name.as_bytes();
+            let name = key_name.as_bytes();
             Ok(match &*name {
                 b"name" | b"label" => Value::String(lua.create_string(&model.label)?),
                 b"description" => Value::String(lua.create_string(&model.description)?),
@@ -41,7 +42,7 @@ impl UserData for Handle {
                     Some(tokens) => Value::Integer(i64::try_from(tokens).unwrap_or(i64::MAX)),
                     None => Value::Nil,
                 },
-                b"infer" | b"loop" => this.methods.raw_get(lua.create_string(&*name)?)?,
+                b"infer" | b"loop" => member(lua, &this.section, &this.section.anchors()?.handle_methods, key_name)?,
                 _ => return Err(unknown_field(&key)),
             })
         });
@@ -71,9 +72,9 @@ pub(crate) fn handle_in(value: &Value) -> Option<Arc<ModelHandle>> {
     }
 }
 
-fn handle_value(lua: &Lua, section: &Section, model: &Arc<ModelHandle>) -> mlua::Result<Value> {
-    let methods = section.anchors()?.handle_methods.clone();
-    Ok(Value::UserData(lua.create_userdata(Handle { model: Arc::clone(model), methods })?))
+fn handle_value(lua: &Lua, section: &Arc<Section>, model: &Arc<ModelHandle>) -> mlua::Result<Value> {
+    let handle = Handle { model: Arc::clone(model), section: Arc::clone(section) };
+    Ok(Value::UserData(lua.create_userdata(handle)?))
 }
 
 /// The text of a string argument that must be a label or an id.
@@ -101,7 +102,7 @@ fn argument(arguments: &MultiValue, at: usize) -> Value {
 }
 
 /// `models.use(label, options?)`: selects a role for the section.
-pub(crate) fn select(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
+pub(crate) fn select(lua: &Lua, section: &Arc<Section>, arguments: &MultiValue) -> mlua::Result<Value> {
     if arguments.len() > 2 {
         return Err(refuse(format!("models.use takes at most 2 arguments, got {}", arguments.len())));
     }
@@ -120,7 +121,7 @@ pub(crate) fn select(lua: &Lua, section: &Section, arguments: &MultiValue) -> ml
 }
 
 /// `models.default(label)`: sets the prompt-wide default.
-pub(crate) fn set_default(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
+pub(crate) fn set_default(lua: &Lua, section: &Arc<Section>, arguments: &MultiValue) -> mlua::Result<Value> {
     let label = label_argument("models.default", &argument(arguments, 0))?;
     let models = &section.environment.models;
     let Some(handle) = models.role(&label, Options::default()) else {
@@ -137,7 +138,7 @@ pub(crate) fn set_default(lua: &Lua, section: &Section, arguments: &MultiValue) 
 }
 
 /// `models.get(name)`: a handle of a role, or of a raw model id.
-pub(crate) fn get(lua: &Lua, section: &Section, arguments: &MultiValue) -> mlua::Result<Value> {
+pub(crate) fn get(lua: &Lua, section: &Arc<Section>, arguments: &MultiValue) -> mlua::Result<Value> {
     let name = name_argument("models.get", "alias", &argument(arguments, 0))?;
     let models = &section.environment.models;
     let handle = match models.role(&name, Options::default()) {

@@ -1,10 +1,9 @@
 //! Builds the sandbox: the libraries that stay, the prelude, and the Rust functions the prelude stands on.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
-use std::sync::{Arc, OnceLock};
 
-use mlua::chunk::ChunkMode;
 use mlua::{FromLuaMulti, Function, Lua, LuaOptions, LuaString, MetaMethod, MultiValue, StdLib, Table, Value};
 
 use crate::compaction;
@@ -12,52 +11,17 @@ use crate::dialect;
 use crate::error_value::{failure_of, is_memory_error, raise};
 use crate::failure::Failure;
 use crate::guards;
-use crate::host::{attempted, bound, retry, unfinished};
+use crate::host::{attempted, bound, retry};
 use crate::messages::{Messages, record_at};
 use crate::names::REMOVED;
+use crate::parts;
 use crate::section::{Frame, Section, Trace};
 use crate::strings;
 use crate::tool_calls;
 use crate::view::RecordView;
 
-/// The chunk name of the prelude while it is compiled.
-const PRELUDE_NAME: &str = "=[runvil]";
-
 /// The chunk name of code without debug information. Only the prelude is stripped, so its frames are known by it.
 const STRIPPED_NAME: &str = "=?";
-
-/// A part of the prelude, compiled once per process and kept without debug information.
-struct Part {
-    source: &'static str,
-    bytecode: OnceLock<Vec<u8>>,
-}
-
-impl Part {
-    const fn new(source: &'static str) -> Self {
-        Self { source, bytecode: OnceLock::new() }
-    }
-
-    fn load(&self, lua: &Lua) -> mlua::Result<Function> {
-        let load = |source: &[u8], mode| lua.load(source).set_name(PRELUDE_NAME).set_mode(mode).into_function();
-        if let Some(bytecode) = self.bytecode.get() {
-            return load(bytecode, ChunkMode::Binary);
-        }
-        let function = load(self.source.as_bytes(), ChunkMode::Text)?;
-        load(self.bytecode.get_or_init(|| function.dump(true)), ChunkMode::Binary)
-    }
-}
-
-/// The parts of the prelude that every VM runs, in their order.
-static PRELUDE: [Part; 4] = [
-    Part::new(include_str!("prelude/calls.lua")),
-    Part::new(include_str!("prelude/text.lua")),
-    Part::new(include_str!("prelude/guards.lua")),
-    Part::new(include_str!("dialect/runvil.lua")),
-];
-
-/// The parts that run when one of their functions is first called.
-static TABLES: Part = Part::new(include_str!("prelude/tables.lua"));
-static STRINGS: Part = Part::new(include_str!("prelude/strings.lua"));
 
 /// How many keys are sorted between two looks at the cancel flag.
 const STRING_POLL: usize = 4096;
@@ -77,17 +41,23 @@ pub(crate) fn interpreter() -> mlua::Result<Lua> {
     Ok(lua.clone())
 }
 
-/// The tables the prelude and the sandbox share.
+/// What the dialect needs to install its globals.
 pub(crate) struct Base {
     pub(crate) native: Table,
     pub(crate) hidden: Table,
     pub(crate) behind: Table,
+    /// Puts stubs of a part's functions into a table.
+    pub(crate) on_demand: Function,
+    /// Gives a table metamethods that are functions of a part.
+    pub(crate) fronted: Function,
+    /// The metatable of the globals, which takes effect once they are complete.
+    pub(crate) globals_meta: Table,
 }
 
 /// Installs the prelude and takes away every library name that does not stay.
 pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     let globals = lua.globals();
-    let native = lua.create_table_with_capacity(0, 60)?;
+    let native = lua.create_table_with_capacity(0, 32)?;
     let hidden = lua.create_table()?;
     let behind = lua.create_table()?;
     let weak = lua.create_table()?;
@@ -95,35 +65,18 @@ pub(crate) fn build(lua: &Lua, section: &Arc<Section>) -> mlua::Result<Base> {
     behind.set_metatable(Some(weak))?;
     native.raw_set("hidden", &hidden)?;
     native.raw_set("behind", &behind)?;
-    native.raw_set("list_mark", section.list_mark())?;
-    native.raw_set("unfinished", unfinished())?;
-    // Made at once: when it is needed there may be no memory left to make it.
-    native.raw_set("caught", function(lua, section, b"caught")?)?;
-    let on_demand = lua.create_table_with_capacity(0, 1)?;
-    on_demand.raw_set(
-        "__index",
-        bound(lua, section, |lua, section, (native, name): (Table, LuaString)| {
-            let made = match &*name.as_bytes() {
-                b"tables" => Value::Table(TABLES.load(lua)?.call(&native)?),
-                b"strings" => Value::Table(STRINGS.load(lua)?.call(&native)?),
-                name => function(lua, section, name)?.map_or(Value::Nil, Value::Function),
-            };
-            native.raw_set(name, &made)?;
-            Ok(made)
-        })?,
-    )?;
-    native.set_metatable(Some(on_demand))?;
-    dialect::runvil::prepare(section, &native)?;
-    for part in &PRELUDE {
-        part.load(lua)?.call::<()>(&native)?;
-    }
-    prune(&globals)?;
+    native.set_metatable(Some(parts::libraries(lua, section, &native)?))?;
+    let (on_demand, fronted, globals_meta) = parts::CORE.load(lua)?.call(&native)?;
+    prune(lua, &globals)?;
     seed_random(lua, section, &globals)?;
-    Ok(Base { native, hidden, behind })
+    Ok(Base { native, hidden, behind, on_demand, fronted, globals_meta })
 }
 
 /// Removes what the libraries have beyond the language's list.
-fn prune(globals: &Table) -> mlua::Result<()> {
+fn prune(lua: &Lua, globals: &Table) -> mlua::Result<()> {
+    for library in ["coroutine", "utf8"] {
+        lua.unload_module(library)?;
+    }
     for name in REMOVED {
         globals.raw_set(name, Value::Nil)?;
     }
@@ -159,7 +112,7 @@ fn seed_random(lua: &Lua, section: &Arc<Section>, globals: &Table) -> mlua::Resu
 
 /// A Rust function that the prelude calls by this name. Few sections need many of them, so each is made when it is first
 /// looked up.
-fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
+pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
     if let Some(function) = dialect::runvil::function(lua, section, name)? {
         return Ok(Some(function));
     }
@@ -167,7 +120,10 @@ fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Opti
         return Ok(Some(function));
     }
     match name {
-        b"caught" => bound(lua, section, |lua, section, value: Value| caught(lua, section, value)),
+        b"caught" => {
+            section.errors.prepare(lua)?;
+            bound(lua, section, |lua, section, value: Value| caught(lua, section, value))
+        }
         b"checked_data" => attempted(lua, section, |lua, section, arguments| {
             let (data, path, level, key, value) =
                 <(Table, LuaString, usize, Value, Value)>::from_lua_multi(arguments.clone(), lua)?;
@@ -199,8 +155,12 @@ fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Opti
         }),
         b"refuse_argv_field" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_argv_field(&key))),
         b"refuse_assignment" => bound(lua, section, |_, section, key: Value| guards::refuse_assignment(section, &key)),
-        b"refuse_sys_read" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_sys_read(&key))),
-        b"refuse_sys_write" => bound(lua, section, |_, _, key: Value| Err::<(), _>(guards::refuse_sys_write(&key))),
+        b"read_sys" => {
+            bound(lua, section, |lua, section, (_, key): (Value, Value)| guards::read_sys(lua, section, &key))
+        }
+        b"write_sys" => {
+            bound(lua, section, |_, _, (_, key): (Value, Value)| Err::<(), _>(guards::refuse_sys_write(&key)))
+        }
         b"refuses" => bound(lua, section, |_, section, key: Value| Ok(guards::guarded(section, &key).is_some())),
         b"retry" => bound(lua, section, |_, section, ()| Ok(retry(section))),
         b"sort_strings" => bound(lua, section, |_, section, table: Table| sort_strings(section, &table)),

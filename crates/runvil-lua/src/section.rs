@@ -17,7 +17,8 @@ use crate::packs::Packs;
 use crate::request::Request;
 use crate::tools::{Calls, Report, Scope};
 
-/// The Lua heap, in bytes, up to which collecting garbage costs more than it gives back: about twice a fresh VM.
+/// The Lua heap, in bytes, up to which collecting garbage costs more than it gives back: about three times a
+/// fresh VM.
 const SMALL_HEAP: usize = 128 << 10;
 
 /// A flag that ends a run from any thread.
@@ -80,9 +81,9 @@ pub struct SectionParams {
     /// The argument string.
     pub args: String,
     /// The parsed arguments; `None` reads as `nil`.
-    pub argv: Option<Json>,
+    pub argv: Option<Arc<Json>>,
     /// What `{{ argv }}` renders from; differs from `argv` only after the H1 body repaired it.
-    pub argv_in_prose: Option<Json>,
+    pub argv_in_prose: Option<Arc<Json>>,
     /// Whether this is the H1 pass, where `argv` is an ordinary global.
     pub is_h1: bool,
     /// Answers about the document.
@@ -120,14 +121,13 @@ pub(crate) struct Prose {
 #[derive(Debug)]
 pub(crate) struct Anchors {
     pub(crate) compactors: Table,
+    /// Libraries, as the prelude means it.
     pub(crate) handle_methods: Table,
     pub(crate) list_methods: Table,
     pub(crate) behind: Table,
     pub(crate) hidden: Table,
     pub(crate) var: Table,
     pub(crate) var_data: Table,
-    /// The scalars behind `sys`.
-    pub(crate) sys_fields: Table,
     /// The numbers behind `tools.calls`.
     pub(crate) call_counts: Table,
 }

@@ -336,7 +336,6 @@ pub(crate) fn count(section: &Section, name: &str) -> mlua::Result<()> {
     if calls.counts.is_none()
         && let Some(model) = section.current_model()
     {
-        anchors.sys_fields.raw_set("model", model.model_id.as_str())?;
         let _ = section.tool_model.set(Json::String(model.model_id.clone()));
     }
     let counts = calls.counts.get_or_insert_with(|| anchors.call_counts.clone()).clone();

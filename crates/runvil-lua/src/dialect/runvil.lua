@@ -1,52 +1,26 @@
--- The globals of a `runvil: 0` document that are functions, and the tables of them.
+-- The globals of a `runvil: 0` document but for `args`.
 
-local native = ...
-local host, suspending, looping = native.host, native.suspending, native.looping
+local native, on_demand, fronted, var, argv = ...
 local globals = _G
 
-globals.call = suspending('call')
-globals.jump = host('jump')
-globals.list_from_section = host('list_from_section')
-globals.log = host('log')
-globals.require = native.requiring('require', 'require_compile', 'require_end')
-if native.has_ui then globals.ui = host('ui') end
-globals.untrusted = host('untrusted')
-globals.user_input = suspending('user_input')
+on_demand(globals, 'base', { 'call', 'jump', 'list_from_section', 'log', 'require', 'untrusted', 'user_input' })
+if native.has_ui then on_demand(globals, 'base', { 'ui' }) end
 
-globals.compactors = { clear = host('compactors.clear'), fail = host('compactors.fail') }
-native.compactors = globals.compactors
+globals.compactors = on_demand({}, 'compactors', { 'clear', 'fail' })
+globals.json = on_demand({ null = native.null }, 'json', { 'array', 'decode', 'encode' })
+globals.models = on_demand({}, 'models', { 'compact', 'default', 'get', 'infer', 'loop', 'use' })
+globals.packs = on_demand({}, 'packs', { 'offer' })
 
-globals.json = {
-  array = host('json.array'),
-  decode = host('json.decode'),
-  encode = host('json.encode'),
-  null = native.null,
-}
+-- An empty table in front of data.
+local function guarded(data, write, protection)
+  local front = fronted({}, 'data', 'read', write, protection)
+  native.behind[front] = data
+  return front
+end
 
-globals.models = {
-  compact = native.compacting('models.compact', 'models.compact_end'),
-  default = host('models.default'),
-  get = host('models.get'),
-  infer = suspending('models.infer'),
-  loop = looping('models.loop'),
-  use = host('models.use'),
-}
-
-native.call_counts = {}
-globals.packs = { offer = host('packs.offer') }
-globals.tools = native.counted({
-  call = native.calling('tools.call', 'tools.call_end'),
-  offer = host('tools.offer'),
-  offer_local = host('tools.offer_local'),
-}, native.call_counts)
-
-native.handle_methods = { infer = suspending('handle.infer'), loop = looping('handle.loop') }
-
-native.list_methods = {
-  append = host('messages.append'),
-  assistant = host('messages.assistant'),
-  replace = host('messages.replace'),
-  system = host('messages.system'),
-  tool = host('messages.tool'),
-  user = host('messages.user'),
-}
+globals.tools =
+  fronted(on_demand({}, 'tools', { 'call', 'offer', 'offer_local' }), 'data', 'read_tools', 'write_tools', false)
+globals.sys = fronted({}, 'base', 'read_sys', 'write_sys', 'sys is sealed')
+globals.var = guarded(var, 'write', 'var is guarded')
+if type(argv) == 'table' then argv = guarded(argv, 'write_argv', 'argv is frozen') end
+native.hidden.argv = argv

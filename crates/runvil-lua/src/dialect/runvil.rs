@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use mlua::{Function, Lua, LuaString, Table, Value};
+use mlua::{Function, Lua, LuaString, Value};
 
 use crate::error_value::refuse;
 use crate::host::{attempted, bound};
 use crate::json::{Nulls, from_json};
 use crate::messages::{self, Messages};
+use crate::parts::Part;
 use crate::sandbox::Base;
 use crate::section::{Anchors, Section};
 use crate::{compaction, host_calls, library, model_calls, tool_calls};
 
-/// The Rust function behind a global, by the name that `runvil.lua` calls it by.
+/// The Rust function behind a global, by its whole name.
 pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::Result<Option<Function>> {
     match name {
         b"call" => attempted(lua, section, |lua, section, arguments| host_calls::begin_call(lua, section, arguments)),
@@ -39,20 +40,16 @@ pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::
         }
         b"log" => attempted(lua, section, |_, section, arguments| host_calls::log(section, arguments)),
         b"models.compact" => attempted(lua, section, |_, section, arguments| compaction::begin(section, arguments)),
-        b"models.compact_end" => bound(lua, section, |lua, section, (returned, raised): (bool, Value)| {
+        b"compact_end" => bound(lua, section, |lua, section, (returned, raised): (bool, Value)| {
             compaction::finish(lua, section, returned, raised)
         }),
-        b"models.default" => {
-            attempted(lua, section, |lua, section, arguments| model_calls::set_default(lua, section, arguments))
-        }
-        b"models.get" => attempted(lua, section, |lua, section, arguments| model_calls::get(lua, section, arguments)),
+        b"models.default" => attempted(lua, section, model_calls::set_default),
+        b"models.get" => attempted(lua, section, model_calls::get),
         b"models.infer" => {
             attempted(lua, section, |_, section, arguments| model_calls::begin_infer(section, arguments))
         }
         b"models.loop" => attempted(lua, section, |_, section, arguments| model_calls::begin_loop(section, arguments)),
-        b"models.use" => {
-            attempted(lua, section, |lua, section, arguments| model_calls::select(lua, section, arguments))
-        }
+        b"models.use" => attempted(lua, section, model_calls::select),
         b"require" => attempted(lua, section, |lua, section, arguments| library::begin(lua, section, arguments)),
         b"require_compile" => bound(lua, section, |lua, _, (name, source): (LuaString, LuaString)| {
             library::compile(lua, &name.to_string_lossy(), &source.as_bytes())
@@ -64,7 +61,7 @@ pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::
         b"tools.call" => {
             attempted(lua, section, |lua, section, arguments| tool_calls::begin_call(lua, section, arguments))
         }
-        b"tools.call_end" => {
+        b"call_end" => {
             bound(lua, section, |lua, section, (name, turn, returned, value): (String, u64, bool, Value)| {
                 tool_calls::finish_call(lua, section, (name, turn), returned, value)
             })
@@ -90,56 +87,60 @@ pub(crate) fn function(lua: &Lua, section: &Arc<Section>, name: &[u8]) -> mlua::
     .map(Some)
 }
 
-/// What `runvil.lua` needs to know.
-pub(crate) fn prepare(section: &Section, native: &Table) -> mlua::Result<()> {
-    native.raw_set("null", Value::NULL)?;
-    native.raw_set("has_ui", section.environment.ui.is_some())
+/// The libraries of the host's functions; those of `base` are named by themselves alone.
+pub(crate) const LIBRARIES: [&str; 8] =
+    ["base", "compactors", "handle", "json", "messages", "models", "packs", "tools"];
+
+/// The name of the Rust function behind a name in a library.
+pub(crate) fn qualified(library: &[u8], name: &[u8]) -> Vec<u8> {
+    if library == b"base" { name.to_vec() } else { [library, b".", name].concat() }
 }
 
-/// Installs the data of a section VM.
+/// How the prelude makes the call with this Rust function, unless it just calls it.
+pub(crate) fn shim(name: &[u8]) -> Option<&'static str> {
+    Some(match name {
+        b"call" | b"user_input" | b"models.infer" | b"handle.infer" => "suspending",
+        b"models.loop" | b"handle.loop" => "looping",
+        b"models.compact" => "compacting",
+        b"tools.call" => "calling",
+        b"require" => "requiring",
+        _ => return None,
+    })
+}
+
+static SURFACE: Part = Part::new(include_str!("runvil.lua"));
+
+/// Installs the globals of a section VM.
 pub(crate) fn install(lua: &Lua, section: &Arc<Section>, base: Base) -> mlua::Result<()> {
     let globals = lua.globals();
-    let Base { native, hidden, behind } = base;
+    let Base { native, hidden, behind, on_demand, fronted, globals_meta } = base;
     hidden.raw_set("messages", lua.create_userdata(Messages(Arc::clone(section)))?)?;
     let var_data = match from_json(lua, section, &section.params.var, Nulls::Keep)? {
         Value::Table(table) => table,
         _ => lua.create_table()?,
     };
-    let var: Table = native.raw_get::<Function>("guard_var")?.call(&var_data)?;
-    globals.raw_set("var", &var)?;
-    let fields = lua.create_table_with_capacity(0, section.params.sys.len())?;
-    for (name, value) in &section.params.sys {
-        fields.raw_set(*name, from_json(lua, section, value, Nulls::Nil)?)?;
-    }
-    globals.raw_set("sys", native.raw_get::<Function>("seal_sys")?.call::<Table>(&fields)?)?;
+    // `argv` is an ordinary global in the H1 pass, and guarded everywhere else.
+    let (argv, guarded_argv) = match &section.params.argv {
+        Some(argv) if section.params.is_h1 => (from_json(lua, section, argv, Nulls::Keep)?, Value::Nil),
+        Some(argv) => (Value::Nil, from_json(lua, section, argv, Nulls::Nil)?),
+        None => (Value::Nil, Value::Nil),
+    };
+    SURFACE.load(lua)?.call::<()>((&native, on_demand, fronted, &var_data, guarded_argv))?;
     globals.raw_set("args", section.params.args.as_str())?;
-    arguments(lua, section, &native, &globals, &hidden)?;
+    globals.raw_set("argv", argv)?;
+    globals.set_metatable(Some(globals_meta))?;
     let anchors = Anchors {
-        compactors: native.raw_get("compactors")?,
-        handle_methods: native.raw_get("handle_methods")?,
-        list_methods: native.raw_get("list_methods")?,
+        compactors: globals.raw_get("compactors")?,
+        handle_methods: native.get("handle")?,
+        list_methods: native.get("messages")?,
         behind,
         hidden,
-        var,
+        var: globals.raw_get("var")?,
         var_data,
-        sys_fields: fields,
-        call_counts: native.raw_get("call_counts")?,
+        call_counts: lua.create_table()?,
     };
     let _ = section.anchors.set(anchors);
     Ok(())
-}
-
-/// `argv`: an ordinary global in the H1 pass, frozen everywhere else.
-fn arguments(lua: &Lua, section: &Arc<Section>, native: &Table, globals: &Table, hidden: &Table) -> mlua::Result<()> {
-    let Some(argv) = &section.params.argv else { return Ok(()) };
-    if section.params.is_h1 {
-        return globals.raw_set("argv", from_json(lua, section, argv, Nulls::Keep)?);
-    }
-    let value = match from_json(lua, section, argv, Nulls::Nil)? {
-        Value::Table(data) => Value::Table(native.raw_get::<Function>("guard_argv")?.call(data)?),
-        scalar => scalar,
-    };
-    hidden.raw_set("argv", value)
 }
 
 #[cfg(test)]
@@ -147,6 +148,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::AtomicU64;
 
+    use mlua::Table;
     use serde_json::{Value as Json, json};
 
     use super::*;
@@ -216,7 +218,7 @@ mod tests {
             sys: Vec::new(),
             var: json!({}),
             args: String::new(),
-            argv: Some(json!({})),
+            argv: Some(Arc::new(json!({}))),
             argv_in_prose: None,
             is_h1: false,
             headings: Arc::new(NoHeadings),

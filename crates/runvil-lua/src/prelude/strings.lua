@@ -1,6 +1,6 @@
 -- The functions of `string` that call the author's code or that could run for ages.
 
-local native = ...
+local native, string = ...
 local raw = native.raw
 
 local error, next, rawget, select, tonumber, type =
@@ -9,8 +9,7 @@ local find, match = raw.string.find, raw.string.match
 local concat, unpack = raw.table.concat, raw.table.unpack
 -- Called by its name, which the messages of bad arguments show.
 local library = raw.string
-local finish, to_text = native.finish, native.to_text
-local string = {}
+local finish = native.finish
 
 -- Texts of this many bytes keep a function busy for a while; a loop around it reaches the count hook too late.
 local large = 1 << 16
@@ -99,7 +98,7 @@ function string.format(...)
       if conversion == 'p' then
         error("invalid conversion '%p' to 'format': addresses are not available in the sandbox", 2)
       elseif conversion == 's' and at <= count and not is_scalar(type(arguments[at])) then
-        arguments[at] = to_text(arguments[at])
+        arguments[at] = native.values.to_text(arguments[at])
       end
     end
   end
@@ -136,5 +135,3 @@ arithmetic('__pow', 'pow', function(a, b) return a ^ b end)
 arithmetic('__div', 'div', function(a, b) return a / b end)
 arithmetic('__idiv', 'idiv', function(a, b) return a // b end)
 arithmetic('__unm', 'unm', function(a) return -a end)
-
-return string

@@ -1,19 +1,17 @@
 -- The order of keys, and the functions of `table`.
 
-local native = ...
+local native, table = ...
 local raw = native.raw
 
 local error, next, rawequal, rawget, rawlen, select, tostring, type =
   raw.error, raw.next, raw.rawequal, raw.rawget, raw.rawlen, raw.select, raw.tostring, raw.type
 local getmetatable = raw.getmetatable
 local huge, max_integer = 1 / 0, (1 << 63) - 1
-local math_type, to_integer = raw.math_type, raw.to_integer
+local math_type, to_integer = raw.math.type, raw.math.tointeger
 local sort = raw.table.sort
 -- Called by their names, which the messages of bad arguments show.
 local library = raw.table
-local valid_utf8 = raw.valid_utf8
-local to_text = native.to_text
-local table = {}
+local valid_utf8 = raw.utf8.len
 
 -- Walking ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +188,7 @@ function table.concat(list, separator, first, last)
       if not native.has_text(value) then
         error('invalid value (' .. kind .. ') at index ' .. tostring(k) .. " in table for 'concat'", 2)
       end
-      value = to_text(value)
+      value = native.values.to_text(value)
     end
     count = count + 1
     pieces[count] = value
@@ -346,5 +344,3 @@ function table.sort(t, less)
   if size > 0x7fffffff then error("bad argument #1 to 'sort' (array too big)", 2) end
   if quicksort(t, 1, size, less or by_value, 0) then error('invalid order function for sorting', 2) end
 end
-
-return table

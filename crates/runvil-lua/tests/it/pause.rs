@@ -11,7 +11,7 @@ use runvil_lua::tools::Report;
 use runvil_lua::vm::{BlockEnd, SectionVm, Turn};
 use serde_json::{Map, json};
 
-use crate::support::{MEMORY, environment, params, run};
+use crate::support::{MEMORY, environment, params, returned, run};
 
 /// Starts a block in a step that may do this much work.
 fn start(source: &str, work: u64) -> (SectionVm, Budget, Turn) {
@@ -24,21 +24,30 @@ fn start(source: &str, work: u64) -> (SectionVm, Budget, Turn) {
     (vm, budget, turn)
 }
 
-/// The result of a block whose every step does next to nothing.
-fn in_pieces(source: &str) -> (usize, String) {
-    let (mut vm, budget, mut turn) = start(source, 1);
+/// Runs a block to its end in steps of this much work, with this source for every library: the pauses and the end.
+fn in_steps(source: &str, work: u64, library: &str) -> (usize, BlockEnd) {
+    let (mut vm, budget, mut turn) = start(source, work);
     let mut pauses = 0;
     loop {
+        budget.limit(work);
         match turn {
             Turn::Paused => {
                 pauses += 1;
-                budget.limit(1);
                 turn = vm.go_on();
             }
-            Turn::Ended(BlockEnd::Returned(text)) => return (pauses, text.unwrap_or_default()),
-            other => panic!("{other:?}"),
+            Turn::Waiting(Request::Library { .. }) => {
+                turn = vm.resume(Answer::Library { source: library.into() });
+            }
+            Turn::Ended(end) => return (pauses, end),
+            other @ Turn::Waiting(_) => panic!("{other:?}"),
         }
     }
+}
+
+/// The result of a block whose every step does next to nothing.
+fn in_pieces(source: &str) -> (usize, String) {
+    let (pauses, end) = in_steps(source, 1, "");
+    (pauses, returned(end))
 }
 
 #[test]
@@ -71,7 +80,7 @@ fn a_long_host_call_is_given_up_and_made_again() {
         let Turn::Ended(BlockEnd::Returned(Some(text))) = turn else { panic!("{call}: {turn:?}") };
         assert_eq!(vm.take_reports(), [Report::Logged("after".to_owned())], "{call}");
         let (pauses, pieced) = in_pieces(&source);
-        assert!(pauses > 1, "{call}");
+        assert!(pauses > 0, "{call}");
         assert_eq!(pieced, text, "{call}");
     }
 }
@@ -125,6 +134,7 @@ fn a_handler_that_returns_while_the_run_is_cancelled_still_gives_its_result() {
             "n = n + 1 ".repeat(padding)
         );
         let program = Compiler::new().compile(&source, "section `Only` prologue", 11).unwrap();
+        budget.limit(1 << 40);
         assert!(matches!(vm.start(&program, ""), Turn::Waiting(Request::Loop { .. })));
         budget.limit(1);
         let turn = vm.resume(Answer::Handle { name: "t".to_owned(), arguments: Map::new() });
@@ -142,4 +152,59 @@ fn a_handler_that_returns_while_the_run_is_cancelled_still_gives_its_result() {
         }
     }
     assert!(results > 0);
+}
+
+#[test]
+fn calls_that_catch_nest_as_deep_in_pieces_as_in_one() {
+    let cases = [
+        (
+            "local n, first = 0 local function f() n = n + 1 local _, e = pcall(f) first = first or e end f() return n .. \
+             ' ' .. first",
+            "151 C stack overflow",
+        ),
+        (
+            "local n, first = 0 local function f() n = n + 1 xpcall(f, function(e) first = first or e end) end f() return \
+             n .. ' ' .. first",
+            "151 C stack overflow",
+        ),
+        (
+            "local n = 0 local function f() n = n + 1 local ok, e = pcall(f) if not ok then error(e, 0) end end local ok, \
+             e = pcall(f) return n .. ' ' .. e",
+            "150 C stack overflow",
+        ),
+        (
+            "local n = 0 local function h(e) n = n + 1 return (select(2, xpcall(error, h, e))) end local _, e = \
+             xpcall(error, h, 'x') return n .. ' ' .. e",
+            "160 error in error handling",
+        ),
+        (
+            "local n = 0 tools.offer_local('t', 'd', {}, function() n = n + 1 return tools.call('t') end) local _, e = \
+             pcall(tools.call, 't') return n .. ' ' .. e",
+            "149 C stack overflow",
+        ),
+        (
+            "local n, first = 0 local function f() n = n + 1 local _, e = pcall(f) first = first or e end \
+             models.compact(f, 'why') return n .. ' ' .. first",
+            "150 C stack overflow",
+        ),
+        (
+            "local n = 0 local function f() n = n + 1 local ok, e = pcall(f) if not ok then error(e, 0) end end local ok, \
+             e = pcall(models.compact, f, 'why') return n .. ' ' .. e",
+            "149 C stack overflow",
+        ),
+        (
+            "n = 0 local ok, e = pcall(require, 'a') return n .. ' ' .. tostring(ok) .. e.message:sub(-18)",
+            "149 false: C stack overflow",
+        ),
+    ];
+    let library = "n = n + 1 return require((...) .. 'a')";
+    for (source, expected) in cases {
+        let (pauses, end) = in_steps(source, 1 << 40, library);
+        assert_eq!((pauses, returned(end).as_str()), (0, expected), "{source}");
+        for work in (0..4000).step_by(100) {
+            let (pauses, end) = in_steps(source, work, library);
+            assert_eq!(returned(end), expected, "{source} in steps of {work}");
+            assert!(pauses > 0 || work > 0, "{source}");
+        }
+    }
 }

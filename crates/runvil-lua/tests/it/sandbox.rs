@@ -156,3 +156,28 @@ fn the_list_holds_against_a_metatable_on_the_globals() {
         "true1true"
     );
 }
+
+#[test]
+fn parts_of_the_prelude_that_run_late_find_no_global_of_the_author() {
+    let emptied = "local kept = {} for key, value in pairs(_G) do kept[key] = value end local globals = _G \
+                   for key in pairs(kept) do globals[key] = nil end globals._G = {} local _ENV = kept \
+                   setmetatable(kept, { __index = globals }) ";
+    for source in [
+        "setmetatable(_G, { __index = function(_, key) return key end }) return _G.unset",
+        "return tostring(getmetatable('')) .. tostring(setmetatable({}, { __tostring = function() return 'x' end }))",
+        "local ok, e = pcall(error, 'x') return tostring(ok) .. e .. select(2, xpcall(error, function(e) return e end, 'y'))",
+        "var.a = { b = { 1, 2 } } var.a.b[3] = 3 local _, e = pcall(function() var.a.b[9] = 3 end) return var.a.b[3] .. \
+         e.message",
+        "local _, e = pcall(function() return sys.nothing end) return e.message",
+        "tools.offer_local('t', 'd', {}, function() return 'x' end) return tools.call('t') .. tools.calls.t",
+        "return ('%s %5.1f'):format({}, 2) .. ('abc'):gsub('%w', string.upper) .. ('1' + 1) .. ('a'):rep(3)",
+        "local t = { 3, 1, 2 } table.sort(t) table.insert(t, 4) return table.concat(t, ',') .. next(t) .. table.unpack(t)",
+        "models.compact(compactors.clear, 'x') messages:user('x') return #messages .. messages[1].role",
+        "local out = '' for key, value in pairs({ b = 1, a = 2, 3 }) do out = out .. key .. value end return out",
+        "local _, e = pcall(models.infer, {}) return e.message",
+    ] {
+        let expected = run(source);
+        assert!(!expected.starts_with("<failed"), "{source}: {expected}");
+        assert_eq!(run(&format!("{emptied}{source}")), expected, "{source}");
+    }
+}

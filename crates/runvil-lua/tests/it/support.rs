@@ -43,8 +43,8 @@ pub(crate) fn params(var: Value) -> SectionParams {
         sys: vec![("id", json!("0.1")), ("section_name", json!("Only"))],
         var,
         args: "the args".to_owned(),
-        argv: Some(json!({"query": "papers", "items": ["a", "b"], "none": null})),
-        argv_in_prose: Some(json!({"query": "papers"})),
+        argv: Some(Arc::new(json!({"query": "papers", "items": ["a", "b"], "none": null}))),
+        argv_in_prose: Some(Arc::new(json!({"query": "papers"}))),
         is_h1: false,
         headings: Arc::new(NoHeadings),
     }

@@ -1,11 +1,10 @@
--- The text of values: `tostring`.
+-- The text of values.
 
-local native = ...
+local native, values = ...
 local raw = native.raw
 
-local error, rawget, select, setmetatable, tostring, type =
-  raw.error, raw.rawget, raw.select, raw.setmetatable, raw.tostring, raw.type
-local globals = _G
+local error, pcall, rawget, select, setmetatable, tostring, type =
+  raw.error, raw.pcall, raw.rawget, raw.select, raw.setmetatable, raw.tostring, raw.type
 
 -- Addresses differ from run to run; a number given at the first look does not.
 local labels = setmetatable({}, { __mode = 'k' })
@@ -38,10 +37,17 @@ local function to_text(value)
   end
   return tostring(value)
 end
-native.to_text = to_text
+values.to_text = to_text
 
-function globals.tostring(...)
+function values.tostring(...)
   if select('#', ...) == 0 then error("bad argument #1 to 'tostring' (value expected)", 2) end
   local text = to_text((...))
   return text
+end
+
+-- Notes the text of an error that ends a block, when it says itself what its text is.
+function values.describe(value)
+  if not native.has_text(value) then return end
+  local described, text = pcall(to_text, value)
+  if described then native.describe(text) end
 end
