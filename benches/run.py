@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SIZES = (1_000, 10_000, 100_000)
 LONG_RUNS = (1_000, 4_000, 16_000)
 LOOPS = (100, 300, 1_000, 3_000, 10_000)
-# How often a kind of work is run, by the size of the conversation.
-RUNS = {1_000: 9, 10_000: 5, 100_000: 5}
+# How often a kind of work is run, when it does not take too long: single runs vary by a half on a shared machine.
+RUNS = 9
 # Longer ones are not run, or sampled: seconds.
 LONGEST = 10.0
 SAMPLES = 8
@@ -52,7 +52,7 @@ def measure_size(results: Results, contestants: Sequence[Contestant], size: int)
     for work in WORKS:
         say(f"{size:,} records: {work.title}")
         makers = {it.contestant.name: partial(work.make, it) for it in prepared}
-        timings = measure.interleaved(makers, runs=RUNS[size], fresh=work.fresh)
+        timings = measure.interleaved(makers, runs=RUNS, fresh=work.fresh)
         results.times[work.key, size] = {name: measure.per(timing, work.per) for name, timing in timings.items()}
     say(f"{size:,} records: one more round")
     with measure.frozen():
