@@ -98,21 +98,25 @@ def report(rounds: dict[int, dict[str, float]], crowds: dict[str, Any], fits: di
         "",
         f"## {CROWD:,} conversations at once in one process",
         "",
-        "When all of them wait for an answer, memory is read, and then all go on.",
+        "When all of them wait for an answer, memory is read, and then all go on. Then a second crowd follows in the",
+        "same process. The steps of the first one touch memory that is new to the process: the system zeroes it, 2 MiB",
+        "at a time where it has huge pages, which takes milliseconds on a virtual machine.",
         "",
-        "| | wall time | memory of each | steps | p99 of one step |",
-        "|---|---:|---:|---:|---:|",
+        "| | wall time | memory of each | steps | p99 of one step | p99, second crowd |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for kind, title in CROWDS.items():
         crowd = crowds[kind]
-        steps = f"{crowd['steps']:,} | {crowd['p99'] * 1e3:.2f} ms" if crowd["p99"] is not None else " | "
+        steps = " | | "
+        if crowd["p99"] is not None:
+            steps = f"{crowd['steps']:,} | {crowd['p99'] * 1e3:.2f} ms | {crowd['again'] * 1e3:.2f} ms"
         lines.append(f"| {title} | {crowd['wall']:.1f} s | {crowd['bytes'] / 1e3:.1f} kB | {steps} |")
     lines += [
         "",
         "Wanted for documents: under 100 kB each, and a p99 under 1 ms. "
         + " ".join(
             f"{CROWDS[kind].split(', ')[-1].capitalize()}: memory {_met(crowds[kind]['bytes'] <= 100e3)}, "
-            f"p99 {_met(crowds[kind]['p99'] <= 1e-3)}."
+            f"p99 {_met(crowds[kind]['p99'] <= 1e-3)}, of the second crowd {_met(crowds[kind]['again'] <= 1e-3)}."
             for kind in ("plain", "documents")
         ),
         "",
