@@ -11,7 +11,7 @@ from runvil import _native
 from runvil.errors import ModelError
 from runvil.host import Fragment
 from runvil.reply import Reply
-from runvil.schema import escaped, is_unicode
+from runvil.texts import escaped, is_unicode
 from runvil.threads import call_user_code, cancellings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from runvil.errors import InputError, ToolError
 from runvil.estimators import Counter, Tokenizer, failed_count
 from runvil.host import Host, read_library
 from runvil.packs import call_tool
-from runvil.schema import escaped, is_unicode
+from runvil.texts import escaped, is_unicode
 from runvil.threads import call_user_code, in_thread
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from runvil import _native
 from runvil.broker import Broker
 from runvil.reply import BackendReply
-from runvil.schema import is_unicode
+from runvil.texts import is_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

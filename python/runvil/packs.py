@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from runvil import _native
 from runvil.errors import ToolError
-from runvil.schema import Signature, escaped, is_unicode, result_text
+from runvil.schema import Signature, result_text
+from runvil.texts import escaped, is_unicode
 from runvil.threads import call_user_code
 
 if TYPE_CHECKING:
@@ -348,17 +348,6 @@ async def call_tool(path: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
 def is_segment(name: str) -> bool:
     """Whether a text can name a pack, or a tool within its pack."""
     return _SEGMENT.fullmatch(name) is not None
-
-
-def to_json(value: Any) -> str:
-    """A value as compact JSON text. It may hold any mapping, not only dicts."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
-
-
-def _plain(value: Any) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
 def _check_segment(what: str, name: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runvil.jsonl import LineFile
-from runvil.packs import to_json
+from runvil.texts import to_json
 
 if TYPE_CHECKING:
     import os

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from runvil import _native
 from runvil.errors import MODEL_ERROR_KINDS, ModelError, RepliesError
-from runvil.packs import SEGMENT_RULE, is_segment, to_json
+from runvil.packs import SEGMENT_RULE, is_segment
 from runvil.reply import USAGE, BackendReply, Reply
-from runvil.schema import is_unicode
+from runvil.texts import is_unicode, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runvil.jsonl import LineFile
-from runvil.packs import to_json
+from runvil.texts import to_json
 
 if TYPE_CHECKING:
     import os

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from runvil.jsonl import LineFile
-from runvil.packs import to_json
+from runvil.texts import to_json
 
 if TYPE_CHECKING:
     import os

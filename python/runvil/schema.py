@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import typing
 from typing import TYPE_CHECKING, Annotated, Any
 
 from runvil.errors import ToolError
+from runvil.texts import is_unicode, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -254,31 +254,14 @@ def result_text(value: Any, *, structured: bool) -> str:
     return text
 
 
-def is_unicode(text: str) -> bool:
-    """Whether a text can be sent: a str of Python may hold halves of surrogate pairs, as undecodable file names do."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def escaped(text: str) -> str:
-    """A text with escapes for halves of surrogate pairs, which no UTF-8 can hold."""
-    return text if is_unicode(text) else text.encode(errors="backslashreplace").decode()
-
-
 def _json(value: Any) -> str:
-    from_python = functools.partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         try:
-            return from_python(value)
+            return to_json(value)
         except TypeError:
             from pydantic_core import to_jsonable_python
 
             # Models, dataclasses, enums, dates and the like.
-            return from_python(to_jsonable_python(value))
+            return to_json(to_jsonable_python(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"the result has no JSON form: {type(value).__name__}") from error

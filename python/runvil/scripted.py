@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from runvil.broker import Broker
 from runvil.errors import InputError, ModelError, RepliesError, ToolError
-from runvil.packs import Pack, Tool, to_json
+from runvil.packs import Pack, Tool
 from runvil.replies import AnswerLine, PackLine, ToolLine, UserLine, parse_line
+from runvil.texts import to_json
 
 if TYPE_CHECKING:
     import os

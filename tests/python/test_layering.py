@@ -29,7 +29,7 @@ FENCED = {
 """Third-party crates that only some of ours may use."""
 
 LAYERS = [
-    {"_native", "errors", "estimators", "limits", "threads"},
+    {"_native", "errors", "estimators", "limits", "texts", "threads"},
     {"broker", "host", "reply", "schema", "prompt"},
     {"asking", "compactors", "conversation", "http", "jsonl", "looping", "model", "packs", "replies", "harness"},
     {"activation", "config", "effects", "record", "requests_log", "run_log", "scripted", "timeline"},

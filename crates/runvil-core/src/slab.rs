@@ -11,11 +11,11 @@ pub(crate) const SLAB_BYTES: usize = 62 * 1024;
 /// Bytes that a full slab has room for: the message that crosses the line fits, too.
 const FULL_SLAB: usize = SLAB_BYTES + SLAB_BYTES / 31;
 
-/// How many full slabs that are of no use any more are kept for the next ones, 64 MiB in all. The process never gives
-/// them back: memory that is new to it costs more than what is written there.
+/// How many texts of full slabs that are of no use any more are kept for the next ones, 64 MiB in all. The process never
+/// gives them back: memory that is new to it costs more than what is written there.
 const MOST_SPARE: usize = 1024;
 
-static SPARE: Mutex<Vec<Slab>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The text of several records.
 #[derive(Default)]
@@ -29,28 +29,23 @@ pub(crate) struct Slab {
 impl Slab {
     /// An empty slab, with room for this many bytes of messages.
     fn with_room(bytes: usize) -> Self {
-        if bytes == FULL_SLAB
-            && let Some(spare) = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop()
-        {
-            return spare;
-        }
-        Self { messages: String::with_capacity(bytes), metas: String::new() }
+        let spare = || SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = if bytes == FULL_SLAB { spare() } else { None };
+        Self { messages: kept.unwrap_or_else(|| String::with_capacity(bytes)), metas: String::new() }
     }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
         // Nothing larger is kept: a single message can be of any size.
-        if self.messages.capacity() != FULL_SLAB || self.metas.capacity() > FULL_SLAB {
+        if self.messages.capacity() != FULL_SLAB {
             return;
         }
         let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < MOST_SPARE {
-            let mut slab =
-                Self { messages: std::mem::take(&mut self.messages), metas: std::mem::take(&mut self.metas) };
-            slab.messages.clear();
-            slab.metas.clear();
-            spare.push(slab);
+            let mut messages = std::mem::take(&mut self.messages);
+            messages.clear();
+            spare.push(messages);
         }
     }
 }
@@ -143,12 +138,10 @@ mod tests {
 
     #[test]
     fn only_full_slabs_are_kept() {
-        let spare = || SPARE.lock().unwrap().iter().map(|slab| slab.messages.capacity()).collect::<Vec<_>>();
         for room in [0, 1, FULL_SLAB - 1, FULL_SLAB * 2] {
             drop(Slab { messages: String::with_capacity(room), metas: String::new() });
         }
-        drop(Slab { messages: String::with_capacity(FULL_SLAB), metas: String::with_capacity(FULL_SLAB + 1) });
-        let kept = spare();
+        let kept: Vec<_> = SPARE.lock().unwrap().iter().map(String::capacity).collect();
         assert!(kept.len() <= MOST_SPARE && kept.iter().all(|room| *room == FULL_SLAB), "{kept:?}");
     }
 }

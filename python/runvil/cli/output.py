@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from runvil.host import Host
-from runvil.packs import to_json
+from runvil.texts import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
